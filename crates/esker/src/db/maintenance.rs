@@ -30,7 +30,9 @@ impl Db {
     }
 
     /// Flushes the memtables of these families (of all, under `atomic_flush`). With
-    /// `force_atomic_flush` all of their tables outlive a crash, or none.
+    /// `force_atomic_flush` all of their tables outlive a crash, or none. With `wait` the flush
+    /// ends when all earlier writes to these families are durable. Under the write policies
+    /// `WritePrepared` and `WriteUnprepared` it also syncs the WAL, which has the commits.
     /// # Errors
     /// The background error in force, or the flush's error · `ShutdownInProgress` · `NotSupported`
     /// when read-only.
@@ -49,6 +51,9 @@ impl Db {
             write_path.flush_atomically(&ids, FlushReason::ManualFlush, options.wait)?;
         } else {
             write_path.flush(&ids, FlushReason::ManualFlush, options.wait)?;
+        }
+        if options.wait {
+            write_path.sync_commits()?;
         }
         if options.wait && options.listener_wait {
             write_path.wait_for_flush_listeners(&ids)?;

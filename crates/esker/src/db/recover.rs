@@ -188,16 +188,17 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // Two kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open
+        // Three kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open
         // continues only in a mode that accepts such an end, and only if no sequence number is
         // missing: a write without a WAL takes one. The next open would apply a WAL with a part in
         // tables again, and its merges twice. It may also have no filter, and would apply the
-        // records that a filter dropped.
+        // records that a filter dropped. (With `allow_2pc`, `avoid_flush_during_recovery` is off.)
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
-        // With `allow_2pc` the option is off.
         let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
+        let unresolved = std::mem::take(&mut run.two_phase).into_unresolved()?;
         if !self.is_read_only() && flush {
+            run.keep_single_deletions(&unresolved)?;
             run.flush_all()?;
         }
         if run.has_written_tables {
@@ -207,7 +208,7 @@ impl Recovery<'_> {
         let is_kept = |w: &FileNumber| !self.is_read_only() && oldest.is_some_and(|o| *w >= o);
         let needed = wals.iter().copied().filter(is_kept);
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
-        let sections = run.resolve_sections()?;
+        let sections = run.resolve_sections(&unresolved)?;
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
         let (families, cuts, losses) = (run.families.into_values().collect(), run.cuts, run.losses);

@@ -533,13 +533,13 @@ pub(crate) fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
 
-/// The kinds of a transaction's ops on one key, for the ops that take them back.
+/// The kinds of a transaction's ops on one key, for the ops that take them back. They include the
+/// ops that a rollback to a save point wrote.
 ///
-/// A key that users delete by single deletions has each value above a single deletion of its own,
-/// which stays until it meets that value. A deletion would go below the next value, and a single
-/// deletion of that one would then show the value that was taken back. Keys that users delete
-/// otherwise need the deletion, because a single deletion removes one value only. So a key without
-/// a former value gets both.
+/// Suppose that users delete the key by single deletions. A single deletion stays until it meets
+/// its value. But a deletion is dropped as soon as a newer value lies over it; a single deletion of
+/// that value would then show the value that was taken back. Other users need the deletion, because
+/// a single deletion removes one value only. So a key without a former value gets both.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyWrites {
     /// Whether the newest op puts a value.

@@ -183,6 +183,19 @@ impl WritePath {
         flushed.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
+    /// Makes commits durable whose ops are in tables. Under the early write policies a commit
+    /// writes its marker to the WAL only, so a flush of empty memtables leaves it there. Does
+    /// nothing under `WriteCommitted`.
+    /// # Errors
+    /// Those of [`WritePath::sync_wal`].
+    pub(crate) fn sync_commits(&self) -> Result<()> {
+        if self.engine.commits.is_none() {
+            return Ok(());
+        }
+        let switched = self.engine.wals.lock().current_is_empty();
+        if switched { self.sync_closed_wals() } else { self.sync_wal() }
+    }
+
     /// Syncs the WALs before the current one. Otherwise a flush of one family could become durable
     /// before earlier writes of the others.
     /// # Errors

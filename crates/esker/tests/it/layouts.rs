@@ -398,7 +398,7 @@ fn ingest(db: &Db, of_writer: &Options, model: &mut Model, rng: &mut Rng) {
 
 #[test]
 fn every_layout_shows_what_was_written() {
-    for_each_seed("layouts", 10, |seed, mut rng| {
+    for_each_seed("layouts", 5, |seed, mut rng| {
         let rng = &mut rng;
         let env = Env::with_fs(Arc::new(MemFs::new()));
         let by_name = |name| esker::comparator::by_name(name).unwrap();

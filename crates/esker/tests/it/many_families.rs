@@ -248,10 +248,10 @@ fn the_cost_of_making_and_dropping_a_family_does_not_grow_with_their_number() {
         growing.db.close().unwrap();
         [options, manifest, dropped].map(|bytes| bytes / count as u64)
     };
-    let (few, many) = (cost_of(100), cost_of(400));
+    let (few, many) = (cost_of(60), cost_of(240));
     assert!(
         few.iter().zip(many).all(|(few, many)| many <= few * 3 / 2),
-        "100: {few:?} bytes each, 400: {many:?}"
+        "60: {few:?} bytes each, 240: {many:?}"
     );
 }
 

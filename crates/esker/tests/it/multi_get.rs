@@ -204,7 +204,7 @@ fn batches_agree(rng: &mut fastrand::Rng, options: &Options, path: &Path, rounds
 
 #[test]
 fn batches_give_what_the_model_and_single_reads_give() {
-    for_each_seed("multi_get", 10, |_, mut rng| {
+    for_each_seed("multi_get", 4, |_, mut rng| {
         let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
         options.db.max_open_files = if rng.bool() { 12 } else { -1 };
         // Blocks with many keys, which are searched key by key, or with few.

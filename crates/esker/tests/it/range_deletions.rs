@@ -151,7 +151,7 @@ fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
     for (name, shape) in RANGE_SHAPES {
         for (is_flushed, with_snapshot) in [(true, false), (true, true), (false, false)] {
             let cost = |n| cost_of_iterators(shape, n, is_flushed, with_snapshot);
-            let [few, many] = [300, 2400].map(cost);
+            let [few, many] = [300, 1500].map(cost);
             let what = format!("{name}, flushed: {is_flushed}, at a snapshot: {with_snapshot}");
             // In a partly covered leaf of the memtable, each record may be looked up.
             assert!(many < 2 * few + 30_000, "{what}: {few} comparisons each, then {many}");

@@ -395,7 +395,7 @@ impl History {
 #[test]
 fn scans_of_deleted_runs_find_what_their_point_in_time_has() {
     let mut answers = 0;
-    seed::for_each_seed("scan-histories", 8, |_, mut rng| {
+    seed::for_each_seed("scan-histories", 4, |_, mut rng| {
         let mut history = History::new(&mut rng);
         history.run(&mut rng, 3000);
         answers += history.answers;

@@ -199,7 +199,8 @@ fn a_failed_opening_leaves_no_file_behind() {
         };
         let (before, in_force) = (list(), current());
         for left in 0.. {
-            faults.no_space_after(Some(left * 16));
+            // Steps of a prime, so that the disk ends at any place of a record.
+            faults.no_space_after(Some(left * 61));
             let opened = Db::open(&options, "/db");
             faults.no_space_after(None);
             match opened {

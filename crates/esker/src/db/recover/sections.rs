@@ -30,12 +30,12 @@ use crate::wal::{
     CustomOrders, KeyWrites, OpNumbers, PreparedTransaction, SectionOp, SectionsAgain, UnresolvedTransaction,
     Wals, custom_order, family_and_key, numbers_by_batch,
 };
-use crate::write::entry_of;
+use crate::write::{ApplyEntry, entry_of};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
-use esker_format::write_batch::{PrepareKind, WriteBatch};
+use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatch};
 use esker_table::TableReadOptions;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,9 +58,8 @@ impl ReplayRun<'_> {
     /// to the memtables; under `WritePrepared`, the sections too.
     /// # Errors
     /// `NotSupported` if sections are not allowed · `Corruption` and `IoError` of the tables.
-    pub(super) fn resolve_sections(&mut self) -> Result<SectionsAgain> {
-        let unresolved = std::mem::take(&mut self.two_phase).into_unresolved()?;
-        self.report(&unresolved);
+    pub(super) fn resolve_sections(&mut self, unresolved: &[UnresolvedTransaction]) -> Result<SectionsAgain> {
+        self.report(unresolved);
         let orders = self.custom_orders();
         let orders = |id| orders.get(&id).cloned();
         let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
@@ -95,6 +94,42 @@ impl ReplayRun<'_> {
                 .try_for_each(|transaction| self.insert_section(transaction, &orders))?;
         }
         Ok(again)
+    }
+
+    /// Adds single deletions that lie between a flushed put of their transaction and a later write
+    /// of another, with their numbers. A single deletion of that write would else show the put.
+    /// They are older than that write, so they come before it is in a table.
+    /// # Errors
+    /// `Corruption` and `IoError` of the tables.
+    pub(super) fn keep_single_deletions(&mut self, unresolved: &[UnresolvedTransaction]) -> Result<()> {
+        let orders = self.custom_orders();
+        let orders = |id| orders.get(&id).cloned();
+        let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
+        let (mut entries, numbers) = self.early_entries(&ops);
+        let log_number = |id| self.families[&id].manifest_log_number;
+        entries.retain(|entry| {
+            let is_single = matches!(ops[entry.op.0][entry.op.1].op, BatchOp::SingleDelete { .. });
+            is_single && entry.wal >= log_number(entry.family)
+        });
+        let mut kept = Vec::new();
+        for entries in entries.chunk_by(|a, b| a.family == b.family) {
+            let state = RecoveredState::of(self, &self.families[&entries[0].family])?;
+            for entry in entries {
+                let committed = state.latest(entry.key, entry.number, &numbers)?;
+                if committed.is_some_and(|number| number > entry.number) {
+                    kept.push(*entry);
+                }
+            }
+        }
+        for EarlyEntry { family, key, number, wal, .. } in kept {
+            let family = self.families.get_mut(&family).expect("its entries were found");
+            family.add(
+                wal,
+                number,
+                &ApplyEntry { value_type: ValueType::SingleDeletion, key, value: &[] },
+            )?;
+        }
+        Ok(())
     }
 
     /// The orders of families in which keys of different bytes may be equal.
@@ -364,8 +399,8 @@ pub(crate) fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedB
 }
 
 /// Writes prepared sections durably to the new WAL, because the old WALs are deleted. The same
-/// record undoes uncommitted operations in tables, so both take effect together. `next`: the number
-/// behind those that recovery has given to it.
+/// record undoes uncommitted operations in tables, so both take effect together. `next`: the
+/// sequence number after the last one of the record.
 /// # Errors
 /// `IoError`.
 pub(in crate::db) fn log_sections(

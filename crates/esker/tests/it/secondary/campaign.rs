@@ -259,7 +259,7 @@ impl Round {
 
 #[test]
 fn a_secondary_shows_what_its_primary_showed_at_each_catch_up() {
-    for_each_seed("secondary_campaign", 12, |_, rng| {
+    for_each_seed("secondary_campaign", 6, |_, rng| {
         let mut round = Round::new(rng);
         round.open_primary();
         round.open_secondary();

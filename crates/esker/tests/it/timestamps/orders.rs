@@ -263,7 +263,7 @@ impl Campaign {
 
 #[test]
 fn a_comparator_orders_timestamps_everywhere() {
-    for_each_seed("orders", 24, |seed, mut rng| {
+    for_each_seed("orders", 12, |seed, mut rng| {
         let format = TimestampFormat::of_seed(seed);
         let mut campaign = Campaign::new(format, &mut rng);
         for step in 1..400 {

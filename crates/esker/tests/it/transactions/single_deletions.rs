@@ -2,10 +2,10 @@
 //! transactions put there and took back.
 
 use super::options;
-use super::write_prepared::{Contents, begin, contents, open_as};
+use super::write_prepared::{Contents, begin, contents};
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::txn::WritePolicy;
-use esker::{Env, Options, Transaction, TransactionDb, TransactionDbOptions};
+use esker::{CompactionOptions, Env, Options, Transaction, TransactionDb, TransactionDbOptions};
 use esker_testkit::seed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +13,45 @@ use std::sync::Arc;
 const POLICIES: [WritePolicy; 3] =
     [WritePolicy::WriteCommitted, WritePolicy::WritePrepared, WritePolicy::WriteUnprepared];
 
-/// Opens the database. Under `WriteUnprepared` every write spills the one before.
+/// Opens the database, without compactions of its own. Under `WriteUnprepared` every write spills
+/// the one before.
 fn open(options: &Options, write_policy: WritePolicy) -> TransactionDb {
+    let mut options = options.clone();
+    options.cf.disable_auto_compactions = true;
     let txn_options = TransactionDbOptions {
         write_policy,
         default_write_batch_flush_threshold: 1,
         ..TransactionDbOptions::default()
     };
-    TransactionDb::open(options, &txn_options, "/db").unwrap()
+    TransactionDb::open(&options, &txn_options, "/db").unwrap()
+}
+
+fn on(fs: &CrashFs) -> Options {
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options
 }
 
 fn flush(db: &TransactionDb) {
     db.db().flush().unwrap();
+}
+
+/// Compacts all tables, so that they lie below all later ones.
+fn flush_to_last_level(db: &TransactionDb) {
+    flush(db);
+    db.db().compact_range(None, None).unwrap();
+}
+
+/// Compacts the `count` newest tables of level 0 into one.
+fn compact_newest(db: &TransactionDb, count: usize) {
+    let files = db.db().live_files();
+    let mut numbers: Vec<_> = files.iter().filter(|f| f.level == 0).map(|f| f.file.file_number).collect();
+    numbers.sort_unstable();
+    let newest = &numbers[numbers.len().saturating_sub(count)..];
+    if !newest.is_empty() {
+        let family = db.db().default_column_family();
+        db.db().compact_files(&CompactionOptions::default(), &family, newest, 0).unwrap();
+    }
 }
 
 /// Puts `k1` after a transaction's put there was taken back, deletes it singly, and looks for it
@@ -34,10 +61,16 @@ fn put_again_and_delete_singly(db: &TransactionDb, flushes: bool, how: &str) {
     if flushes {
         flush(db);
     }
+    delete_singly(db, how);
+}
+
+fn delete_singly(db: &TransactionDb, how: &str) {
     db.db().single_delete("k1").unwrap();
     assert_eq!(contents(db, None), Contents::new(), "{how}");
     flush(db);
     assert_eq!(contents(db, None), Contents::new(), "{how}, flushed");
+    compact_newest(db, 2);
+    assert_eq!(contents(db, None), Contents::new(), "{how}, compacted in part");
     db.db().compact_range(None, None).unwrap();
     assert_eq!(contents(db, None), Contents::new(), "{how}, compacted");
 }
@@ -49,7 +82,7 @@ fn a_single_deletion_does_not_show_a_put_that_a_rollback_took_back() {
         let txn = begin(&db, "one");
         txn.put("k1", "rolled back").unwrap();
         txn.prepare().unwrap();
-        flush(&db);
+        flush_to_last_level(&db);
         txn.rollback().unwrap();
         put_again_and_delete_singly(&db, flushes, "after a rollback");
     }
@@ -64,7 +97,7 @@ fn a_single_deletion_does_not_show_a_put_that_a_save_point_took_back() {
         txn.set_save_point();
         txn.put("k1", "taken back").unwrap();
         txn.put("k2", "spills k1").unwrap();
-        flush(&db);
+        flush_to_last_level(&db);
         txn.rollback_to_save_point().unwrap();
         txn.delete("k2").unwrap();
         txn.commit().unwrap();
@@ -76,17 +109,39 @@ fn a_single_deletion_does_not_show_a_put_that_a_save_point_took_back() {
 fn a_single_deletion_does_not_show_a_put_that_an_open_took_back() {
     for (policy, flushes) in POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
         let options = options();
-        let db = open_as(&options, WritePolicy::WritePrepared);
+        let db = open(&options, WritePolicy::WritePrepared);
         let txn = begin(&db, "one");
         txn.put("k1", "prepared").unwrap();
         txn.prepare().unwrap();
-        flush(&db);
+        flush_to_last_level(&db);
         drop((txn, db));
         // The open takes the entry in the table back, and has the section anew.
-        let db = open_as(&options, policy);
+        let db = open(&options, policy);
         let txn = db.get_transaction_by_name(b"one").unwrap();
         txn.rollback().unwrap();
         put_again_and_delete_singly(&db, flushes, "after an open");
+    }
+}
+
+/// The single deletion of the save point is in the WAL only, and the transaction is lost.
+#[test]
+fn a_single_deletion_does_not_show_a_put_below_a_key_that_a_save_point_gave_back() {
+    for policy in POLICIES {
+        let fs = CrashFs::new();
+        let db = open(&on(&fs), WritePolicy::WriteUnprepared);
+        let txn = begin(&db, "one");
+        txn.put("k2", "lost").unwrap();
+        txn.set_save_point();
+        txn.put("k1", "taken back").unwrap();
+        txn.put("k2", "spills k1").unwrap();
+        flush_to_last_level(&db);
+        txn.rollback_to_save_point().unwrap();
+        db.put("k1", "new").unwrap();
+        let image = fs.crash_clone(&CrashChoices::process_kill());
+        drop((txn, db));
+        let db = open(&on(&image), policy);
+        assert_eq!(db.get("k1").unwrap().unwrap(), b"new");
+        delete_singly(&db, "after an open");
     }
 }
 
@@ -99,6 +154,8 @@ struct Running {
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     save_points: Vec<BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
     locked: BTreeSet<Vec<u8>>,
+    /// The keys that it has had locked. An open may lock those of a prepared one again.
+    touched: BTreeSet<Vec<u8>>,
 }
 
 /// A database whose keys are put only where they have no value, and deleted singly only where they
@@ -117,13 +174,11 @@ impl History {
     }
 
     fn open(&mut self, rng: &mut fastrand::Rng) {
-        let mut options = options();
-        options.db.env = Env::with_fs(Arc::new(self.fs.clone()));
-        options.db.avoid_flush_during_recovery = rng.bool();
-        let db = open(&options, POLICIES[rng.usize(..3)]);
+        let db = open(&on(&self.fs), POLICIES[rng.usize(..3)]);
         for running in &mut self.running {
             running.txn = db.get_transaction_by_name(running.name.as_bytes());
             assert!(running.txn.is_some(), "{}", running.name);
+            running.locked.clone_from(&running.touched);
         }
         self.db = Some(db);
     }
@@ -168,16 +223,18 @@ impl History {
         self.next += 1;
         let name = format!("t{:04}", self.next);
         let txn = begin(self.db(), &name);
-        let (writes, save_points, locked) = Default::default();
+        let (writes, save_points, locked, touched) = Default::default();
         let (txn, is_prepared) = (Some(txn), false);
-        self.running.push(Running { name, txn, is_prepared, writes, save_points, locked });
+        self.running.push(Running { name, txn, is_prepared, writes, save_points, locked, touched });
     }
 
     /// Puts or deletes a key in transaction `i`.
     fn write_in(&mut self, i: usize, rng: &mut fastrand::Rng) {
         let Some(key) = self.free_key(Some(i), rng) else { return };
         let (value, family) = (self.value(), self.db().db().default_column_family());
-        let Running { txn: Some(txn), writes, locked, .. } = &mut self.running[i] else { unreachable!() };
+        let Running { txn: Some(txn), writes, locked, touched, .. } = &mut self.running[i] else {
+            unreachable!()
+        };
         let is_there = writes.get(&key).map_or(self.state.contains_key(&key), Option::is_some);
         if is_there {
             txn.single_delete_cf(&family, &key).unwrap();
@@ -185,11 +242,13 @@ impl History {
             txn.put(&key, &value).unwrap();
         }
         locked.insert(key.clone());
+        touched.insert(key.clone());
         writes.insert(key, (!is_there).then_some(value));
     }
 
     fn step_in(&mut self, i: usize, rng: &mut fastrand::Rng) {
-        let Running { txn: Some(txn), is_prepared, writes, save_points, .. } = &mut self.running[i] else {
+        let Running { txn: Some(txn), is_prepared, writes, save_points, locked, .. } = &mut self.running[i]
+        else {
             unreachable!()
         };
         match rng.u8(..10) {
@@ -198,6 +257,7 @@ impl History {
                 Some(former) => {
                     txn.rollback_to_save_point().unwrap();
                     *writes = former;
+                    *locked = writes.keys().cloned().collect();
                 }
                 None => {
                     save_points.push(writes.clone());
@@ -231,7 +291,8 @@ impl History {
             10..=12 if self.running.len() < 2 => self.begin(),
             13..=17 => flush(self.db()),
             18 => self.db().db().compact_range(None, None).unwrap(),
-            19 => {
+            19 | 20 => compact_newest(self.db(), rng.usize(2..4)),
+            21 => {
                 self.end(rng);
                 self.open(rng);
             }

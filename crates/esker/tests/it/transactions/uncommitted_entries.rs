@@ -92,6 +92,28 @@ fn the_next_opens_number_what_the_open_after_a_crash_has_restored() {
     }
 }
 
+/// The second flush finds no entry: the commit is a marker in the WAL.
+#[test]
+fn a_flush_makes_the_commit_durable_of_what_a_table_has_already() {
+    for manual_wal_flush in [false, true] {
+        let fs = CrashFs::new();
+        let mut options = on(&fs);
+        options.db.manual_wal_flush = manual_wal_flush;
+        let db = open_as(&options, WritePolicy::WritePrepared);
+        let txn = begin(&db, "one");
+        txn.put("k1", "t").unwrap();
+        txn.prepare().unwrap();
+        db.db().flush().unwrap();
+        txn.commit().unwrap();
+        db.db().flush().unwrap();
+        let image = fs.crash_clone(&CrashChoices::lose_unsynced());
+        drop((txn, db));
+        let db = open_as(&on(&image), WritePolicy::WritePrepared);
+        assert_eq!(contents(&db, None), of([("k1", "t")]), "manual_wal_flush {manual_wal_flush}");
+        assert!(db.get_all_prepared_transactions().is_empty());
+    }
+}
+
 #[test]
 fn a_power_failure_leaves_an_unsynced_commit_whole_or_the_older_values() {
     for (flushes_behind, commits) in [(false, true), (true, true), (false, false), (true, false)] {
