@@ -144,8 +144,8 @@ pub(crate) struct TwoPhaseReplay {
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
     /// The families of their ops under an early policy, each with the newest WAL of these.
     early_families: BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
-    /// Whether the last record commits a section whose WAL is deleted. It took an unknown count of
-    /// numbers.
+    /// Whether the last record took an unknown count of numbers. It commits a section whose WAL is
+    /// deleted, or rolls one back and does not show the policy.
     took_unknown: bool,
 }
 
@@ -194,6 +194,7 @@ impl TwoPhaseReplay {
         let orders = |id| all.get(&id).and_then(custom_order);
         let mut record = Record {
             took_unknown: &mut self.took_unknown,
+            knows_policy: self.by_batch.is_some(),
             wal,
             numbers: OpNumbers::new(self.by_batch == Some(true), batch.sequence(), &orders),
             open: None,
@@ -243,7 +244,7 @@ impl TwoPhaseReplay {
     }
 
     /// Whether the sequence number after the last record is known. It is unknown if that record
-    /// commits a section whose WAL is deleted.
+    /// resolves a section whose WAL is deleted.
     pub(crate) fn knows_next_number(&self) -> bool {
         !self.took_unknown
     }
@@ -324,6 +325,7 @@ fn not_allowed(wal: FileNumber) -> Error {
 /// The record that is being passed on.
 struct Record<'a> {
     took_unknown: &'a mut bool,
+    knows_policy: bool,
     wal: FileNumber,
     numbers: OpNumbers<'a>,
     /// The section whose end has not come yet.
@@ -343,6 +345,8 @@ impl Record<'_> {
             BatchOp::CommitWithTimestamp { timestamp, xid } => self.commit(xid, Some(timestamp), insert),
             BatchOp::Rollback { xid } => {
                 let sections = self.take_sections(xid);
+                // Under an early policy the marker takes a number.
+                *self.took_unknown |= sections.is_empty() && !self.knows_policy;
                 self.numbers.end_batch();
                 self.apply_rolled_back(&sections, insert)
             }

@@ -138,6 +138,18 @@ fn a_rollback_that_takes_keys_back_tells_the_policy_even_if_its_section_is_gone(
 }
 
 #[test]
+fn a_rollback_whose_section_is_gone_takes_an_unknown_count_of_numbers_until_the_wal_shows_its_policy() {
+    let mut replayed = Replayed::new();
+    replayed.record(3, 10, &["rollback x"]).unwrap();
+    assert!(!replayed.replay.knows_next_number());
+    replayed.record(3, 11, &["put a", "noop"]).unwrap();
+    assert!(replayed.replay.knows_next_number());
+    replayed.record(3, 12, &["rollback y"]).unwrap();
+    assert!(replayed.replay.knows_next_number());
+    assert_eq!(replayed.applied, ["+0", "3:11 a", "+1", "+1"]);
+}
+
+#[test]
 fn the_record_by_which_an_open_drops_a_transaction_tells_the_policy() {
     let mut r = Replayed::new();
     r.record(4, 7, &["rollback gone", "put a", "del b", "noop"]).unwrap();

@@ -6,7 +6,9 @@ use super::write_prepared::{Contents, begin, contents, open_as};
 use esker::internals::base::probe::Probes;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::txn::WritePolicy;
-use esker::{Env, Options, TransactionDb, TransactionDbOptions};
+use esker::{
+    ColumnFamilyDescriptor, Env, FlushOptions, Options, TransactionDb, TransactionDbOptions, WriteOptions,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -90,6 +92,49 @@ fn the_next_opens_number_what_the_open_after_a_crash_has_restored() {
             }
         }
     }
+}
+
+/// The WAL of the section is deleted, and nothing else in the rollback's WAL shows the policy. The
+/// next WAL says which number it continues with.
+#[test]
+fn writes_behind_the_rollback_of_a_transaction_without_ops_survive_an_open() {
+    let fs = CrashFs::new();
+    let names = ["default", "other", "third"];
+    let open = || {
+        let mut options = on(&fs);
+        options.db.create_missing_column_families = true;
+        let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+        let txn_options = TransactionDbOptions {
+            write_policy: WritePolicy::WritePrepared,
+            ..TransactionDbOptions::default()
+        };
+        TransactionDb::open_cf(&options.db, &txn_options, "/db", families).unwrap()
+    };
+    let db = open();
+    let [other, third] = ["other", "third"].map(|name| db.db().column_family(name).unwrap());
+    let begin_flush = |family| {
+        let options = FlushOptions { wait: false, ..FlushOptions::default() };
+        db.db().flush_opt(&options, &[family]).unwrap();
+    };
+    let put = |family| db.db().put_opt(&WriteOptions::default(), family, "k", "v").unwrap();
+    let txn = begin(&db, "one");
+    txn.prepare().unwrap();
+    // Each flush begins a WAL at once, and syncs the older ones later.
+    put(&third);
+    begin_flush(&third);
+    db.db().wait_for_background_work().unwrap();
+    db.put("k1", "v").unwrap();
+    put(&other);
+    put(&third);
+    db.db().pause_background_work();
+    begin_flush(&third);
+    txn.rollback().unwrap();
+    begin_flush(&other);
+    db.put("k2", "v").unwrap();
+    db.db().continue_background_work().unwrap();
+    db.db().wait_for_background_work().unwrap();
+    drop((txn, other, third, db));
+    assert_eq!(contents(&open(), None), of([("k1", "v"), ("k2", "v")]));
 }
 
 /// The second flush finds no entry: the commit is a marker in the WAL.
