@@ -232,7 +232,11 @@ impl ReplayRun<'_> {
                 restore_value(id, oldest.key, value, &mut values)?;
             }
         }
-        // A batch numbers its second op on a key higher than its first.
+        if singles.count() > 0 {
+            // Ends a batch, so the ops behind it have higher numbers. RocksDB does not look for
+            // repeated keys of flushed families, and would number the sections behind too low.
+            singles.put_marker(BatchOp::Noop)?;
+        }
         singles.append(&values)?;
         Ok((singles, superseded))
     }
