@@ -102,6 +102,9 @@ impl ReplayRun<'_> {
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     pub(super) fn keep_single_deletions(&mut self, unresolved: &[UnresolvedTransaction]) -> Result<()> {
+        if unresolved.is_empty() {
+            return Ok(());
+        }
         let orders = self.custom_orders();
         let orders = |id| orders.get(&id).cloned();
         let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
