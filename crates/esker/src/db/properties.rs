@@ -14,6 +14,7 @@ use crate::snapshot::SnapshotList;
 use crate::version::blob_meta::BlobFileMeta;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::key;
 use esker_format::properties::TableProperties;
@@ -158,8 +159,9 @@ impl Db {
     }
 
     /// A property of `family` that is a map of names to values: `cfstats`, `dbstats`, `levelstats`,
-    /// `cf-write-stall-stats`, `block-cache-entry-stats`, `aggregated-table-properties` and the
-    /// same at one level; `None` for all others.
+    /// `cf-write-stall-stats`, `db-write-stall-stats`, `block-cache-entry-stats`,
+    /// `fast-block-cache-entry-stats`, `block-cache-miss-estimate`, `aggregated-table-properties`
+    /// and the same at one level; `None` for all others.
     pub fn map_property_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -367,7 +369,7 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::NumQuarantinedTables => {
             f.version.all_files().filter(|(_, file)| f.running.is_quarantined(file.number)).count() as u64
         }
-        Property::BackgroundErrors => u64::from(state.background_error.current().is_some()),
+        Property::BackgroundErrors => engine.background_errors.load(Ordering::Relaxed),
         Property::CurSizeActiveMemTable => mem.active.approximate_memory_usage() as u64,
         Property::CurSizeAllMemTables => mem.memory_usage() as u64,
         Property::SizeAllMemTables => mem.memory_usage_with_pinned() as u64,

@@ -175,6 +175,8 @@ pub(crate) struct Engine {
     pub(crate) closed: AtomicBool,
     /// Whether listeners were notified that the database begins to close.
     pub(crate) shutdown_reported: AtomicBool,
+    /// Failures of flushes and compactions since the open.
+    pub(crate) background_errors: AtomicU64,
     /// Whether a background error refuses writes: `state` has the error.
     pub(crate) writes_stopped: AtomicBool,
     /// Whether there were writes without a WAL since the last full flush.
@@ -378,7 +380,7 @@ impl Engine {
     /// it. Returns the error in force; `None`: a listener has cleared it, and the caller must retry
     /// the failed work or report the error to a waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
-        self.count_background_error(error);
+        self.count_background_error(error, reason);
         let answer = self.ask_listeners(error, reason);
         let error = answer.or_else(|| must_be_in_force(error, reason).then(|| error.clone()))?;
         esker_base::probe!("background_error:set");
@@ -411,7 +413,10 @@ impl Engine {
         }
     }
 
-    fn count_background_error(&self, error: &Error) {
+    fn count_background_error(&self, error: &Error, reason: ErrorReason) {
+        if matches!(reason, ErrorReason::Flush | ErrorReason::Compaction) {
+            self.background_errors.fetch_add(1, Ordering::Relaxed);
+        }
         let statistics = &self.options.statistics;
         record_tick(statistics, Ticker::ErrorHandlerBgErrorCount, 1);
         if error.kind() == ErrorKind::IoError {

@@ -85,6 +85,7 @@ impl Engine {
             shutting_down,
             closed: AtomicBool::new(false),
             shutdown_reported: AtomicBool::new(false),
+            background_errors: AtomicU64::new(0),
             writes_stopped: AtomicBool::new(false),
             threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),

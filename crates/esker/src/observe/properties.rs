@@ -68,11 +68,11 @@ properties! {
     Stats = "stats", Text;
     /// Files of each level with their bounds.
     SsTables = "sstables", Text;
-    /// Compactions by level, stalls, and read latencies by level.
+    /// Compactions by level, and stalls.
     CfStats = "cfstats", Map;
-    /// `cfstats` without the latencies.
+    /// The same text as `cfstats`, which has no read latencies in Esker.
     CfStatsNoFileHistogram = "cfstats-no-file-histogram", Text;
-    /// The latencies alone.
+    /// Read latencies by level. Esker does not keep them, so the property has no text.
     CfFileHistogram = "cf-file-histogram", Text;
     /// Stalls of the family, by cause.
     CfWriteStallStats = "cf-write-stall-stats", Map;
@@ -107,7 +107,8 @@ properties! {
     NumRunningCompactions = "num-running-compactions", Int;
     /// Sorted runs that running compactions read.
     NumRunningCompactionSortedRuns = "num-running-compaction-sorted-runs", Int;
-    /// Compactions cancelled on request.
+    /// Aborts of compactions in force, which no resume has undone yet: of all families and of this
+    /// one.
     CompactionAbortCount = "compaction-abort-count", Int;
     /// Compactions that are due but not scheduled.
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
@@ -120,7 +121,7 @@ properties! {
     /// Esker's own: entries of all families that background pre-scans have read
     /// (`pre_scan_min_entries`).
     NumPreScannedEntries = "num-pre-scanned-entries", Int;
-    /// Errors of background work since open.
+    /// Failures of flushes and compactions since the open.
     BackgroundErrors = "background-errors", Int;
     /// Bytes of the active memtable.
     CurSizeActiveMemTable = "cur-size-active-mem-table", Int;
@@ -156,7 +157,8 @@ properties! {
     EstimateLiveDataSize = "estimate-live-data-size", IntWithoutMutex;
     /// The oldest WAL that is needed.
     MinLogNumberToKeep = "min-log-number-to-keep", Int;
-    /// The number from which on tables are kept, needed or not: always the largest, as none are.
+    /// The smallest number of a table that is kept although nothing needs it. Esker keeps no such
+    /// table, so the value is always `u64::MAX`.
     MinObsoleteSstNumberToKeep = "min-obsolete-sst-number-to-keep", Int;
     /// Bytes of all tables of all live versions.
     TotalSstFilesSize = "total-sst-files-size", Int;

@@ -121,6 +121,7 @@ fn a_flush_is_tried_again_until_it_succeeds() {
         Ticker::ErrorHandlerBgRetryableIoErrorCount,
     ];
     assert_eq!(scene.counts(attempts), [1, 3, 1, 3, 3]);
+    assert_eq!(scene.db.int_property("rocksdb.background-errors"), Some(3), "failures, not what is in force");
     let retries = scene.statistics.histogram_data(Histogram::ErrorHandlerAutoresumeRetryCount);
     assert_eq!((retries.count, retries.sum), (1, 3));
 }

@@ -112,7 +112,7 @@ impl<'a> Shell<'a> {
 
     /// Whether the database has no background error.
     fn is_sound(&self) -> bool {
-        self.db().property("rocksdb.background-errors").is_none_or(|count| count == "0")
+        self.db().background_error().is_none()
     }
 
     fn get(&self, key: &[u8], out: &mut Out) -> CommandOutcome {
