@@ -18,7 +18,10 @@
 //!  - two entries with one sequence number and type count once: a repair may find an entry twice;
 //!  - at the bottommost level, sequence numbers that all snapshots see become zero;
 //!  - entries of transactions that are prepared and not resolved stay, with their numbers, and hide
-//!    nothing; those of a resolved one are in the stripe of its commit.
+//!    nothing;
+//!  - entries of a resolved transaction are in the stripe of its commit. If the next newer entry is
+//!    in an older stripe, they are in that one: a save point gave the key back, and another wrote
+//!    it before the commit.
 //!
 //! Invariants
 //!  1. While an output is shown, the input is at the output's entry (`Source::Input`,
@@ -112,6 +115,9 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     /// The state of `keep_history`.
     history: KeyHistory,
     closed: Option<usize>,
+    /// The oldest stripe of the current user key's entries so far; [`NOT_RESOLVED`] before the
+    /// first.
+    oldest_stripe: usize,
     /// Sequence number and type of the last used entry, if it has this user key.
     last_used: Option<u64>,
     /// Whether an entry of this user key was output.
@@ -164,6 +170,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             has_user_key: false,
             history: KeyHistory::default(),
             closed: None,
+            oldest_stripe: NOT_RESOLVED,
             last_used: None,
             shown: false,
             clear_next: false,
@@ -348,6 +355,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.user_key.extend_from_slice(entry.user_key);
             self.has_user_key = true;
             self.closed = None;
+            self.oldest_stripe = NOT_RESOLVED;
             self.last_used = None;
             self.shown = false;
             if let Some(before) = &mut self.before_key {
@@ -358,10 +366,11 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.consume();
             return Ok(true);
         }
-        let stripe = self.stripe_of(sequence);
+        let stripe = self.stripe_in_key(sequence);
         if stripe == NOT_RESOLVED {
             self.show(sequence, value_type, Source::Input);
         } else {
+            self.oldest_stripe = stripe;
             self.deal_with(Head { sequence, value_type, stripe })?;
         }
         Ok(true)
@@ -458,6 +467,16 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
+    /// The stripe of the input's entry at `sequence`: not newer than those before it, which hide it
+    /// from all snapshots of newer stripes.
+    #[inline]
+    fn stripe_in_key(&self, sequence: SequenceNumber) -> usize {
+        match self.stripe_of(sequence) {
+            NOT_RESOLVED => NOT_RESOLVED,
+            stripe => stripe.min(self.oldest_stripe),
+        }
+    }
+
     /// Whether no snapshot sees this stripe.
     fn is_tip(&self, stripe: usize) -> bool {
         stripe == self.options.snapshots.len()
@@ -473,7 +492,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(self.icmp.same_user_key(entry.user_key, &self.user_key).then(|| Head {
             sequence: entry.sequence,
             value_type: entry.value_type,
-            stripe: self.stripe_of(entry.sequence),
+            stripe: self.stripe_in_key(entry.sequence),
         }))
     }
 

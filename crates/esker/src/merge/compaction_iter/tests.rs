@@ -96,6 +96,8 @@ fn entries_of_a_prepared_transaction_stay_and_hide_nothing_until_readers_see_its
     let kept_for_6 =
         ["a@8 put 8", "a@5 put 5", "a@0 put 3", "b@8 del", "b@0 put 2", "c@5 del", "c@0 put 1", "d@8 put 8"];
     assert_eq!(compacted(&lines, with(&[6])), kept_for_6);
+    // A write between the entry and its commit hides it from all snapshots that see the commit.
+    assert_eq!(compacted(&["a@6 put 6", "a@5 put 5", "a@3 put 3"], with(&[6])), ["a@0 put 6"]);
     // The job's snapshot 7 lies before the open section: what lies over its entries stays.
     let unlocked = ["a@9 put 9", "a@8 put 8", "a@3 put 3", "b@9 del", "b@8 put 8"];
     let kept = ["a@9 put 9", "a@8 put 8", "a@0 put 3", "b@9 del", "b@8 put 8"];
