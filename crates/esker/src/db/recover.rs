@@ -196,9 +196,12 @@ impl Recovery<'_> {
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
+        let ended = run.two_phase.take_ended();
         let unresolved = std::mem::take(&mut run.two_phase).into_unresolved()?;
+        // Looks before the flush, which drops pairs of entries and merges operands.
+        let taken_back = run.take_back(&unresolved)?;
         if !self.is_read_only() && flush {
-            run.keep_single_deletions(&unresolved)?;
+            run.keep_single_deletions(&unresolved, &ended)?;
             run.flush_all()?;
         }
         if run.has_written_tables {
@@ -208,7 +211,7 @@ impl Recovery<'_> {
         let is_kept = |w: &FileNumber| !self.is_read_only() && oldest.is_some_and(|o| *w >= o);
         let needed = wals.iter().copied().filter(is_kept);
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
-        let sections = run.resolve_sections(&unresolved)?;
+        let sections = run.resolve_sections(&unresolved, taken_back)?;
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
         let (families, cuts, losses) = (run.families.into_values().collect(), run.cuts, run.losses);

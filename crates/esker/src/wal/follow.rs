@@ -148,6 +148,8 @@ impl FollowedWals {
             wal.is_begun = true;
             self.decide.begin_file(number);
             self.two_phase.begin_file();
+            // Only an open needs the ended transactions.
+            self.two_phase.take_ended();
             self.at = (number, Some(self.at.0).filter(|wal| wal.0 > 0));
             self.records = (0, self.records.0);
         }

@@ -144,8 +144,11 @@ pub(crate) struct TwoPhaseReplay {
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
     /// The families of their ops under an early policy, each with the newest WAL of these.
     early_families: BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
+    /// Early transactions whose sections the record of an open has ended. Their ops lie where that
+    /// open met them if it has not finished.
+    ended: Vec<UnresolvedTransaction>,
     /// Whether the last record took an unknown count of numbers. It commits a section whose WAL is
-    /// deleted, or rolls one back and does not show the policy.
+    /// deleted, or rolls one back before its own WAL has shown the policy.
     took_unknown: bool,
 }
 
@@ -201,6 +204,7 @@ impl TwoPhaseReplay {
             batch,
             prepared: &mut self.prepared,
             early_families: &mut self.early_families,
+            ended: &mut self.ended,
             timestamped: &self.timestamped,
         };
         for op in batch.iter() {
@@ -243,8 +247,8 @@ impl TwoPhaseReplay {
         })
     }
 
-    /// Whether the sequence number after the last record is known. It is unknown if that record
-    /// resolves a section whose WAL is deleted.
+    /// Whether the sequence number after the last record is known. A commit of a section whose WAL
+    /// is deleted leaves it unknown. A rollback of one does, too, if the policy is unknown.
     pub(crate) fn knows_next_number(&self) -> bool {
         !self.took_unknown
     }
@@ -259,6 +263,11 @@ impl TwoPhaseReplay {
     pub(crate) fn may_add_to(&self, family: ColumnFamilyId, log_number: FileNumber) -> bool {
         let newest = self.early_families.values().filter_map(|wals| wals.get(&family)).max();
         newest.is_some_and(|wal| *wal >= log_number)
+    }
+
+    /// Takes the early transactions whose sections records of opens have ended.
+    pub(crate) fn take_ended(&mut self) -> Vec<UnresolvedTransaction> {
+        std::mem::take(&mut self.ended)
     }
 
     /// The transactions that are not resolved, by name.
@@ -333,6 +342,7 @@ struct Record<'a> {
     batch: &'a WriteBatchView<'a>,
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
     early_families: &'a mut BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
+    ended: &'a mut Vec<UnresolvedTransaction>,
     timestamped: &'a BTreeSet<ColumnFamilyId>,
 }
 
@@ -348,7 +358,7 @@ impl Record<'_> {
                 // Under an early policy the marker takes a number.
                 *self.took_unknown |= sections.is_empty() && !self.knows_policy;
                 self.numbers.end_batch();
-                self.apply_rolled_back(&sections, insert)
+                self.apply_rolled_back(xid, sections, insert)
             }
             BatchOp::Noop => {
                 if self.numbers.in_batch {
@@ -400,15 +410,22 @@ impl Record<'_> {
     }
 
     /// Applies the ops of a rolled back transaction below those that undo them, as the writer did:
-    /// a single deletion and the put that undoes it belong together. Does nothing if the record
+    /// a single deletion and the put that undoes it belong together. Applies nothing if the record
     /// begins with the rollback and goes on: then an open has written the section again, or dropped
     /// it.
-    fn apply_rolled_back(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
+    fn apply_rolled_back(
+        &mut self,
+        xid: &[u8],
+        sections: Vec<Section>,
+        insert: &mut Insert<'_>,
+    ) -> Result<()> {
         let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
         let (first, last) = (self.batch.iter().next(), self.batch.iter().last());
-        if sections.iter().all(|s| s.kind == PrepareKind::Committed)
-            || is_rollback(first) && !is_rollback(last)
-        {
+        if sections.iter().all(|s| s.kind == PrepareKind::Committed) {
+            return Ok(());
+        }
+        if is_rollback(first) && !is_rollback(last) {
+            self.ended.push(UnresolvedTransaction { xid: xid.to_vec(), sections });
             return Ok(());
         }
         for section in sections {

@@ -33,7 +33,7 @@ fn open() -> TransactionDb {
     TransactionDb::open(&options(), &TransactionDbOptions::default(), "/db").unwrap()
 }
 
-/// Waits until `waits` requests for locks have had to wait.
+/// Returns as soon as `waits` requests for locks are waiting.
 fn until_waits(db: &TransactionDb, waits: usize) {
     while db.get_waiting_transactions().len() < waits {
         std::thread::yield_now();

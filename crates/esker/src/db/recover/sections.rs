@@ -6,9 +6,10 @@
 //! commit, and so into tables.
 //!
 //! Cost: one search for each key of a section of an early policy, in the order of the keys. It
-//! reads tables that have entries newer than the section; all of them if the section's WAL was
-//! flushed. The keys of all sections are sorted in memory. All prepared sections and restoring ops
-//! are one record, so memory holds them about three times while it is written.
+//! reads tables that have entries newer than the section. A second search reads all tables if the
+//! section's WAL was flushed. A single deletion in an unflushed WAL costs one more of the first
+//! kind. The keys of all sections are sorted in memory. All prepared sections and restoring ops are
+//! one record, so memory holds them about three times while it is written.
 //!
 //! Invariants
 //!  1. A key gets the value that it has in the recovered state without all unresolved entries.
@@ -53,12 +54,26 @@ struct EarlyEntry<'a> {
 /// The index of a transaction, and of an op of it.
 type OpPlace = (usize, usize);
 
+/// The ops by which an open takes back what tables have of unresolved transactions.
+#[derive(Default)]
+pub(super) struct TakenBack {
+    /// The ops that give keys their committed values.
+    restore: WriteBatch,
+    /// The ops of transactions that writes of others follow.
+    superseded: BTreeSet<OpPlace>,
+}
+
 impl ReplayRun<'_> {
     /// Makes the sections that the new WAL gets, and adds the ops that take back uncommitted ones
-    /// to the memtables; under `WritePrepared`, the sections too.
+    /// to the memtables; under `WritePrepared`, the sections too. `taken_back`: the result of
+    /// [`Self::take_back`].
     /// # Errors
-    /// `NotSupported` if sections are not allowed · `Corruption` and `IoError` of the tables.
-    pub(super) fn resolve_sections(&mut self, unresolved: &[UnresolvedTransaction]) -> Result<SectionsAgain> {
+    /// `NotSupported` if sections are not allowed.
+    pub(super) fn resolve_sections(
+        &mut self,
+        unresolved: &[UnresolvedTransaction],
+        taken_back: TakenBack,
+    ) -> Result<SectionsAgain> {
         self.report(unresolved);
         let orders = self.custom_orders();
         let orders = |id| orders.get(&id).cloned();
@@ -67,7 +82,7 @@ impl ReplayRun<'_> {
         // Numbered by batch, each marker that ends older sections takes a number, and the restoring
         // ops follow.
         let behind_markers = SequenceNumber(first.0 + unresolved.len() as u64);
-        let (restore, superseded) = self.take_back(&ops)?;
+        let TakenBack { restore, superseded } = taken_back;
         let first_restored = if self.recovery.write_prepared { behind_markers } else { first };
         self.insert(&restore, self.recovery.write_prepared, first_restored, &orders)?;
         let mut again = SectionsAgain { restore, ..SectionsAgain::default() };
@@ -96,41 +111,52 @@ impl ReplayRun<'_> {
         Ok(again)
     }
 
-    /// Adds single deletions that lie between a flushed put of their transaction and a later write
-    /// of another, with their numbers. A single deletion of that write would else show the put.
-    /// They are older than that write, so they come before it is in a table.
+    /// Adds to the memtables single deletions of unresolved transactions, with their numbers. A
+    /// kept one is not flushed, a later committed write of its key follows, and a table has an
+    /// entry of the key from such a transaction. Without it, a flushed put would be read again once
+    /// a single deletion removes that later write. The caller flushes afterwards: no table may have
+    /// the later write before the older deletion. A merge above a kept one finds no value there, so
+    /// [`Self::take_back`] must have looked before. `ended`: transactions whose sections an
+    /// unfinished open has ended; its tables are gone.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
-    pub(super) fn keep_single_deletions(&mut self, unresolved: &[UnresolvedTransaction]) -> Result<()> {
-        if unresolved.is_empty() {
+    pub(super) fn keep_single_deletions(
+        &mut self,
+        unresolved: &[UnresolvedTransaction],
+        ended: &[UnresolvedTransaction],
+    ) -> Result<()> {
+        if unresolved.is_empty() && ended.is_empty() {
             return Ok(());
         }
         let orders = self.custom_orders();
         let orders = |id| orders.get(&id).cloned();
-        let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
-        let (mut entries, numbers) = self.early_entries(&ops);
-        let log_number = |id| self.families[&id].manifest_log_number;
-        entries.retain(|entry| {
-            let is_single = matches!(ops[entry.op.0][entry.op.1].op, BatchOp::SingleDelete { .. });
-            is_single && entry.wal >= log_number(entry.family)
-        });
+        let all = unresolved.iter().chain(ended);
+        let ops: Vec<_> = all.map(|transaction| transaction.ops(&orders)).collect();
+        let (entries, numbers) = self.early_entries(&ops);
         let mut kept = Vec::new();
         for entries in entries.chunk_by(|a, b| a.family == b.family) {
-            let state = RecoveredState::of(self, &self.families[&entries[0].family])?;
-            for entry in entries {
-                let committed = state.latest(entry.key, entry.number, &numbers)?;
-                if committed.is_some_and(|number| number > entry.number) {
-                    kept.push(*entry);
+            let family = &self.families[&entries[0].family];
+            let is_flushed = |entry: &EarlyEntry<'_>| entry.wal < family.manifest_log_number;
+            let state = RecoveredState::of(self, family)?;
+            for of_key in entries.chunk_by(|a, b| family.icmp.same_user_key(a.key, b.key)) {
+                if !of_key.iter().any(is_flushed) {
+                    continue;
+                }
+                for entry in of_key {
+                    let is_single = matches!(ops[entry.op.0][entry.op.1].op, BatchOp::SingleDelete { .. });
+                    if is_single
+                        && !is_flushed(entry)
+                        && state.latest(entry.key, entry.number, &numbers)?.is_some()
+                    {
+                        kept.push(*entry);
+                    }
                 }
             }
         }
         for EarlyEntry { family, key, number, wal, .. } in kept {
             let family = self.families.get_mut(&family).expect("its entries were found");
-            family.add(
-                wal,
-                number,
-                &ApplyEntry { value_type: ValueType::SingleDeletion, key, value: &[] },
-            )?;
+            let entry = ApplyEntry { value_type: ValueType::SingleDeletion, key, value: &[] };
+            family.add(wal, number, &entry)?;
         }
         Ok(())
     }
@@ -198,10 +224,19 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Returns the ops that give keys their committed values, and the ops of transactions that
-    /// writes of others follow. [`KeyWrites`] says which keys get a single deletion, too.
-    fn take_back(&self, ops: &[Vec<SectionOp<'_>>]) -> Result<(WriteBatch, BTreeSet<OpPlace>)> {
-        let (entries, unresolved) = self.early_entries(ops);
+    /// Finds how the keys of unresolved transactions get their committed values. [`KeyWrites`] says
+    /// which keys get a single deletion, too. Call it before the memtables are flushed: a flush
+    /// drops a single deletion with its value, and an operand reads what lies below.
+    /// # Errors
+    /// `Corruption` and `IoError` of the tables.
+    pub(super) fn take_back(&self, unresolved: &[UnresolvedTransaction]) -> Result<TakenBack> {
+        if unresolved.is_empty() {
+            return Ok(TakenBack::default());
+        }
+        let orders = self.custom_orders();
+        let orders = |id| orders.get(&id).cloned();
+        let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
+        let (entries, unresolved) = self.early_entries(&ops);
         let (mut singles, mut values) = (WriteBatch::new(), WriteBatch::new());
         let mut superseded = BTreeSet::new();
         let is_same_family = |a: &EarlyEntry<'_>, b: &EarlyEntry<'_>| a.family == b.family;
@@ -241,7 +276,7 @@ impl ReplayRun<'_> {
             singles.put_marker(BatchOp::Noop)?;
         }
         singles.append(&values)?;
-        Ok((singles, superseded))
+        Ok(TakenBack { restore: singles, superseded })
     }
 
     /// The entries of sections of early policies, by family, key and number, and their numbers. A

@@ -34,7 +34,12 @@ fn prepared(db: &TransactionDb, name: &str, key: &str, sync: bool) -> Transactio
 }
 
 /// The disks after a crash before each operation of `work`.
-fn crashes(fs: &FaultFs, disk: &CrashFs, choices: CrashChoices, work: impl FnOnce()) -> Vec<CrashFs> {
+pub(super) fn crashes(
+    fs: &FaultFs,
+    disk: &CrashFs,
+    choices: CrashChoices,
+    work: impl FnOnce(),
+) -> Vec<CrashFs> {
     let (left, copied) = (Arc::new(Mutex::new(Vec::new())), disk.clone());
     let caught = left.clone();
     fs.on_op(move |op| {

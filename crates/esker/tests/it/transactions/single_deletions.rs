@@ -1,14 +1,16 @@
 //! Keys that users put only where they have no value, and delete by single deletions, whatever
-//! transactions put there and took back.
+//! transactions put there and took back. Keys that users merge are not deleted singly.
 
+use super::cut_short::crashes;
 use super::options;
 use super::write_prepared::{Contents, begin, contents};
-use esker::internals::env::{CrashChoices, CrashFs};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs};
 use esker::txn::WritePolicy;
 use esker::{CompactionOptions, Env, Options, Transaction, TransactionDb, TransactionDbOptions};
 use esker_testkit::seed;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 const POLICIES: [WritePolicy; 3] =
     [WritePolicy::WriteCommitted, WritePolicy::WritePrepared, WritePolicy::WriteUnprepared];
@@ -145,25 +147,154 @@ fn a_single_deletion_does_not_show_a_put_below_a_key_that_a_save_point_gave_back
     }
 }
 
+/// The contents after a crash of an open at each of its operations, and a later whole open.
+fn after_each_crash_of_an_open(left: &CrashFs, policy: WritePolicy, mut check: impl FnMut(TransactionDb)) {
+    let fs = FaultFs::new(Arc::new(left.clone()));
+    let mut options = on(left);
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    let whole = left.crash_clone(&CrashChoices::process_kill());
+    let halves = crashes(&fs, left, CrashChoices::process_kill(), || drop(open(&options, policy)));
+    [whole].into_iter().chain(halves).for_each(|left| check(open(&on(&left), policy)));
+}
+
+/// Has `k1` changed and given back by a transaction, and changed by `later`; the disk after the end
+/// of the process. `spilled`: whether a table gets the transaction's writes.
+fn given_back(
+    former: Option<&str>,
+    ops: impl Fn(&Transaction, &esker::ColumnFamilyHandle),
+    spilled: bool,
+    later: impl Fn(&TransactionDb),
+    prepares: bool,
+) -> CrashFs {
+    let fs = CrashFs::new();
+    let db = open(&on(&fs), WritePolicy::WriteUnprepared);
+    if let Some(former) = former {
+        db.put("k1", former).unwrap();
+    }
+    let txn = begin(&db, "one");
+    txn.put("k2", "lost").unwrap();
+    txn.set_save_point();
+    ops(&txn, &db.db().default_column_family());
+    txn.put("k2", "spills k1").unwrap();
+    if spilled {
+        flush(&db);
+    }
+    txn.rollback_to_save_point().unwrap();
+    later(&db);
+    if prepares {
+        txn.prepare().unwrap();
+    }
+    let image = fs.crash_clone(&CrashChoices::process_kill());
+    drop((txn, db));
+    image
+}
+
+fn delete_and_put(txn: &Transaction, family: &esker::ColumnFamilyHandle) {
+    txn.single_delete_cf(family, "k1").unwrap();
+    txn.put("k1", "taken back").unwrap();
+}
+
+fn delete(txn: &Transaction, family: &esker::ColumnFamilyHandle) {
+    txn.single_delete_cf(family, "k1").unwrap();
+}
+
+fn put(txn: &Transaction, _: &esker::ColumnFamilyHandle) {
+    txn.put("k1", "taken back").unwrap();
+}
+
+/// Checks what `k1` has after every way to open the database, also when tables were compacted and
+/// the transaction has ended.
+fn check_given_back(image: &CrashFs, due: Option<&[u8]>) {
+    for policy in POLICIES {
+        after_each_crash_of_an_open(&image.crash_clone(&CrashChoices::process_kill()), policy, |db| {
+            assert_eq!(db.get("k1").unwrap().as_deref(), due);
+            if let Some(txn) = db.get_transaction_by_name(b"one") {
+                txn.commit().unwrap();
+                assert_eq!(db.get("k1").unwrap().as_deref(), due, "committed");
+            }
+            db.db().compact_range(None, None).unwrap();
+            assert_eq!(db.get("k1").unwrap().as_deref(), due, "compacted");
+        });
+    }
+}
+
+#[test]
+fn a_merge_on_a_key_that_a_save_point_gave_back_keeps_the_value_below() {
+    let merge = |db: &TransactionDb| db.merge("k1", "x").unwrap();
+    for spilled in [false, true] {
+        for prepares in [false, true] {
+            check_given_back(&given_back(Some("old"), delete, spilled, merge, prepares), Some(b"old,x"));
+            check_given_back(
+                &given_back(Some("old"), delete_and_put, spilled, merge, prepares),
+                Some(b"old,x"),
+            );
+            check_given_back(&given_back(None, put, spilled, merge, prepares), Some(b"x"));
+        }
+    }
+}
+
+#[test]
+fn a_single_deletion_of_a_key_that_a_save_point_gave_back_survives_every_open() {
+    let delete_singly = |db: &TransactionDb| db.db().single_delete("k1").unwrap();
+    for spilled in [false, true] {
+        for prepares in [false, true] {
+            check_given_back(&given_back(Some("old"), delete, spilled, delete_singly, prepares), None);
+            check_given_back(
+                &given_back(Some("old"), delete_and_put, spilled, delete_singly, prepares),
+                None,
+            );
+        }
+    }
+}
+
+#[test]
+fn an_open_that_was_cut_short_does_not_lose_the_single_deletions_of_save_points() {
+    for (spilled, prepares) in [(false, false), (false, true), (true, false), (true, true)] {
+        let image = given_back(None, put, spilled, |db| db.put("k1", "new").unwrap(), prepares);
+        for policy in POLICIES {
+            after_each_crash_of_an_open(&image.crash_clone(&CrashChoices::process_kill()), policy, |db| {
+                assert_eq!(db.get("k1").unwrap().unwrap(), b"new");
+                if let Some(txn) = db.get_transaction_by_name(b"one") {
+                    txn.rollback().unwrap();
+                }
+                delete_singly(&db, "after an open");
+            });
+        }
+    }
+}
+
+/// Writes of a transaction; `None`: a deletion.
+type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A write of a history to a key.
+enum KeyWrite {
+    Put,
+    Merge,
+    Delete,
+    SingleDelete,
+}
+
 /// A transaction of a history, and what it has written.
 struct Running {
     name: String,
     /// `None` while the database is closed.
     txn: Option<Transaction>,
     is_prepared: bool,
-    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    save_points: Vec<BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
+    writes: Writes,
+    save_points: Vec<Writes>,
     locked: BTreeSet<Vec<u8>>,
     /// The keys that it has had locked. An open may lock those of a prepared one again.
     touched: BTreeSet<Vec<u8>>,
 }
 
 /// A database whose keys are put only where they have no value, and deleted singly only where they
-/// have one.
+/// have one. Other keys take their place in the course of time, so some are not merged yet.
 struct History {
     fs: CrashFs,
     db: Option<TransactionDb>,
-    state: Contents,
+    state: Writes,
+    /// Keys that were ever merged. RocksDB allows no single deletion of these.
+    merged: BTreeSet<Vec<u8>>,
     running: Vec<Running>,
     next: usize,
 }
@@ -183,6 +314,25 @@ impl History {
         self.db = Some(db);
     }
 
+    /// Opens the database and ends the process at some operation of the open, or behind it.
+    fn open_in_part(&mut self, rng: &mut fastrand::Rng) {
+        let (disk, fs) = (self.fs.clone(), FaultFs::new(Arc::new(self.fs.clone())));
+        let mut options = on(&self.fs);
+        options.db.env = Env::with_fs(Arc::new(fs.clone()));
+        let (left, image) = (Arc::new(AtomicUsize::new(rng.usize(..100))), Arc::new(Mutex::new(None)));
+        let caught = image.clone();
+        fs.on_op(move |_| {
+            if left.fetch_sub(1, Ordering::Relaxed) == 0 {
+                *caught.lock().unwrap() = Some(disk.crash_clone(&CrashChoices::process_kill()));
+            }
+        });
+        drop(open(&options, POLICIES[rng.usize(..3)]));
+        fs.clear_hook();
+        if let Some(image) = image.lock().unwrap().take() {
+            self.fs = image;
+        }
+    }
+
     /// Ends the database, by a close or by a crash of the process. Transactions that are not
     /// prepared end, too.
     fn end(&mut self, rng: &mut fastrand::Rng) {
@@ -198,24 +348,45 @@ impl History {
 
     /// A key that no running transaction but `by` has locked.
     fn free_key(&self, by: Option<usize>, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
-        let key = format!("k{}", rng.usize(..3)).into_bytes();
+        let key = format!("k{}", self.next / 40 * 3 + rng.usize(..3)).into_bytes();
         let others = self.running.iter().enumerate().filter(|(i, _)| Some(*i) != by);
         others.into_iter().all(|(_, running)| !running.locked.contains(&key)).then_some(key)
     }
 
-    fn value(&mut self) -> Vec<u8> {
+    /// A write of `key`, which has the value `former`; its operand, and the value behind it.
+    fn choose(
+        &mut self,
+        key: &[u8],
+        former: Option<Vec<u8>>,
+        rng: &mut fastrand::Rng,
+    ) -> (KeyWrite, Vec<u8>, Option<Vec<u8>>) {
         self.next += 1;
-        format!("v{}", self.next).into_bytes()
+        let operand = format!("v{}", self.next).into_bytes();
+        if rng.u8(..10) == 0 {
+            self.merged.insert(key.to_vec());
+            let value = former.map_or(operand.clone(), |former| [former, operand.clone()].join(&b','));
+            return (KeyWrite::Merge, operand, Some(value));
+        }
+        match former {
+            None => (KeyWrite::Put, operand.clone(), Some(operand)),
+            Some(_) if self.merged.contains(key) => (KeyWrite::Delete, operand, None),
+            Some(_) => (KeyWrite::SingleDelete, operand, None),
+        }
     }
 
-    /// Puts or deletes a key without a transaction.
+    /// Writes a key without a transaction.
     fn write(&mut self, rng: &mut fastrand::Rng) {
         let Some(key) = self.free_key(None, rng) else { return };
-        if self.state.remove(&key).is_some() {
-            return self.db().db().single_delete(&key).unwrap();
+        let former = self.state.get(&key).cloned().flatten();
+        let (write, operand, value) = self.choose(&key, former, rng);
+        let db = self.db();
+        match write {
+            KeyWrite::Put => db.put(&key, &operand),
+            KeyWrite::Merge => db.merge(&key, &operand),
+            KeyWrite::Delete => db.delete(&key),
+            KeyWrite::SingleDelete => db.db().single_delete(&key),
         }
-        let value = self.value();
-        self.db().put(&key, &value).unwrap();
+        .unwrap();
         self.state.insert(key, value);
     }
 
@@ -228,22 +399,25 @@ impl History {
         self.running.push(Running { name, txn, is_prepared, writes, save_points, locked, touched });
     }
 
-    /// Puts or deletes a key in transaction `i`.
+    /// Writes a key in transaction `i`.
     fn write_in(&mut self, i: usize, rng: &mut fastrand::Rng) {
         let Some(key) = self.free_key(Some(i), rng) else { return };
-        let (value, family) = (self.value(), self.db().db().default_column_family());
+        let former = self.running[i].writes.get(&key).or(self.state.get(&key)).cloned();
+        let (write, operand, value) = self.choose(&key, former.flatten(), rng);
+        let family = self.db().db().default_column_family();
         let Running { txn: Some(txn), writes, locked, touched, .. } = &mut self.running[i] else {
             unreachable!()
         };
-        let is_there = writes.get(&key).map_or(self.state.contains_key(&key), Option::is_some);
-        if is_there {
-            txn.single_delete_cf(&family, &key).unwrap();
-        } else {
-            txn.put(&key, &value).unwrap();
+        match write {
+            KeyWrite::Put => txn.put(&key, &operand),
+            KeyWrite::Merge => txn.merge_cf(&family, &key, &operand),
+            KeyWrite::Delete => txn.delete(&key),
+            KeyWrite::SingleDelete => txn.single_delete_cf(&family, &key),
         }
+        .unwrap();
         locked.insert(key.clone());
         touched.insert(key.clone());
-        writes.insert(key, (!is_there).then_some(value));
+        writes.insert(key, value);
     }
 
     fn step_in(&mut self, i: usize, rng: &mut fastrand::Rng) {
@@ -274,12 +448,7 @@ impl History {
             }
             8 => {
                 txn.commit().unwrap();
-                for (key, value) in self.running.swap_remove(i).writes {
-                    match value {
-                        Some(value) => _ = self.state.insert(key, value),
-                        None => _ = self.state.remove(&key),
-                    }
-                }
+                self.state.extend(self.running.swap_remove(i).writes);
             }
             _ => {}
         }
@@ -294,6 +463,9 @@ impl History {
             19 | 20 => compact_newest(self.db(), rng.usize(2..4)),
             21 => {
                 self.end(rng);
+                for _ in 0..rng.usize(..3) {
+                    self.open_in_part(rng);
+                }
                 self.open(rng);
             }
             _ if !self.running.is_empty() => self.step_in(rng.usize(..self.running.len()), rng),
@@ -305,12 +477,13 @@ impl History {
 #[test]
 fn histories_of_single_deletions_show_no_value_that_a_transaction_took_back() {
     seed::for_each_seed("single-deletions", 40, |_, mut rng| {
-        let (fs, state, running) = (CrashFs::new(), Contents::new(), Vec::new());
-        let mut history = History { fs, db: None, state, running, next: 0 };
+        let (state, merged, running) = Default::default();
+        let mut history = History { fs: CrashFs::new(), db: None, state, merged, running, next: 0 };
         history.open(&mut rng);
         for _ in 0..200 {
             history.step(&mut rng);
-            assert_eq!(contents(history.db(), None), history.state);
+            let values = history.state.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+            assert_eq!(contents(history.db(), None), values.collect());
         }
     });
 }
