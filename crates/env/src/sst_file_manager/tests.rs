@@ -48,7 +48,7 @@ fn slow() -> SstFileManagerOptions {
     SstFileManagerOptions { rate_bytes_per_sec: 1, max_trash_db_ratio: 10.0, ..Default::default() }
 }
 
-/// Waits until one deletion has ended.
+/// Waits until `count` deletions have ended.
 fn wait_for_deletions(scene: &Scene, count: u64) {
     while scene.ticks(Ticker::FilesDeletedFromTrashQueue) < count {
         std::thread::yield_now();

@@ -232,8 +232,8 @@ impl Db {
         VersionSet::list_column_families(options.env.fs.as_ref(), path.as_ref())
     }
 
-    /// For work that has options of its own: with these the database is open once, and its OPTIONS
-    /// file stays what it is.
+    /// Opens the database for work with options of its own. They apply to this open only: the
+    /// OPTIONS file stays as it is.
     /// # Errors
     /// Those of [`Db::open`].
     pub(crate) fn open_keeping_options_file(
@@ -285,7 +285,7 @@ impl Db {
         Db::open_in_mode(options, path, families, mode, (SecondaryReads::Tables, false), false)
     }
 
-    /// `notes_options`: the OPTIONS file is to say what it is opened with.
+    /// `notes_options`: whether the OPTIONS file gets the options of this open.
     pub(super) fn open_noting(
         options: &DbOptions,
         path: &Path,

@@ -184,8 +184,8 @@ impl WritePath {
     }
 
     /// Makes commits durable whose ops are in tables. Under the early write policies a commit
-    /// writes its marker to the WAL only, so a flush of empty memtables leaves it there. Does
-    /// nothing under `WriteCommitted`.
+    /// writes its marker to the WAL only, and a flush of empty memtables does not sync the WAL.
+    /// Does nothing under `WriteCommitted`.
     /// # Errors
     /// Those of [`WritePath::sync_wal`].
     pub(crate) fn sync_commits(&self) -> Result<()> {

@@ -82,8 +82,8 @@ fn a_flush_is_pending_when_enough_memtables_to_merge_wait() {
     assert_eq!((number("mem-table-flush-pending"), number("num-immutable-mem-table")), (0, 0));
 }
 
-/// Properties of what a database with default options has not, and latencies by level, which are
-/// not kept.
+/// Properties that have no text in a database with default options. Latencies by level never have
+/// one.
 const ABSENT: [&str; 7] = [
     "rocksdb.blob-cache-capacity",
     "rocksdb.blob-cache-pinned-usage",
