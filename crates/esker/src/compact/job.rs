@@ -554,6 +554,9 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) ->
     }
     let may_be_cancelled = !task.installs.load(Ordering::Relaxed) || engine.is_shutting_down();
     let cancelled = task.cancelled.load(Ordering::Acquire) && may_be_cancelled || task.cf.is_dropped();
+    if result.is_err() && !cancelled {
+        engine.background_errors.fetch_add(1, Ordering::Relaxed);
+    }
     if !damaged.is_empty() && !cancelled {
         quarantine(engine, &mut state, task.cf.id, &damaged);
         drop(state);

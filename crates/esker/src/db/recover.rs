@@ -38,7 +38,7 @@ use esker_base::sync::atomic::AtomicU64;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::FileSystem;
 use esker_format::file_name::{FileType, current_file_name, parse_file_name, wal_file_name};
-use esker_format::key::InternalKeyComparator;
+use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::{LogCorruption, LogEvent};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
@@ -138,6 +138,18 @@ pub(super) struct ReplayedFamily {
     pub(super) descriptor: ColumnFamilyDescriptor,
     next_memtable_id: u64,
     epochs: Arc<AtomicU64>,
+}
+
+impl ReplayedFamily {
+    /// Whether the newest replayed write of `key` is a merge.
+    fn ends_in_operand(&self, key: &[u8]) -> Result<bool> {
+        let mut is_operand = false;
+        self.mem.get(&LookupKey::new(key, SequenceNumber::MAX), |value_type, _, _| {
+            is_operand = value_type == ValueType::Merge;
+            false
+        })?;
+        Ok(is_operand)
+    }
 }
 
 impl Recovery<'_> {

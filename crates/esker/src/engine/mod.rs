@@ -380,7 +380,7 @@ impl Engine {
     /// it. Returns the error in force; `None`: a listener has cleared it, and the caller must retry
     /// the failed work or report the error to a waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
-        self.count_background_error(error, reason);
+        self.count_background_error(error);
         let answer = self.ask_listeners(error, reason);
         let error = answer.or_else(|| must_be_in_force(error, reason).then(|| error.clone()))?;
         esker_base::probe!("background_error:set");
@@ -413,10 +413,7 @@ impl Engine {
         }
     }
 
-    fn count_background_error(&self, error: &Error, reason: ErrorReason) {
-        if matches!(reason, ErrorReason::Flush | ErrorReason::Compaction) {
-            self.background_errors.fetch_add(1, Ordering::Relaxed);
-        }
+    fn count_background_error(&self, error: &Error) {
         let statistics = &self.options.statistics;
         record_tick(statistics, Ticker::ErrorHandlerBgErrorCount, 1);
         if error.kind() == ErrorKind::IoError {

@@ -80,6 +80,7 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
         return;
     }
     esker_base::info_log!(engine.info_log, Error, "Flush failed: {error}");
+    engine.background_errors.fetch_add(1, Ordering::Relaxed);
     // After a failed sync it is unknown how much of the WALs is on the medium, so recovery must not
     // rely on the WALs.
     let wal_failed = engine.wals.lock().has_failed();

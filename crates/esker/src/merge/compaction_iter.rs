@@ -19,9 +19,9 @@
 //!  - at the bottommost level, sequence numbers that all snapshots see become zero;
 //!  - entries of transactions that are prepared and not resolved stay, with their numbers, and hide
 //!    nothing;
-//!  - entries of a resolved transaction are in the stripe of its commit. If the next newer entry is
-//!    in an older stripe, they are in that one: a save point gave the key back, and another wrote
-//!    it before the commit.
+//!  - entries of a resolved transaction are in the stripe of its commit. If the next newer entry,
+//!    operands left out, is in an older stripe, they are in that one: a save point gave the key
+//!    back, and another wrote it before the commit.
 //!
 //! Invariants
 //!  1. While an output is shown, the input is at the output's entry (`Source::Input`,
@@ -115,8 +115,8 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     /// The state of `keep_history`.
     history: KeyHistory,
     closed: Option<usize>,
-    /// The oldest stripe of the current user key's entries so far; [`NOT_RESOLVED`] before the
-    /// first.
+    /// The oldest stripe of the current user key's entries so far, without operands, which hide
+    /// nothing; [`NOT_RESOLVED`] before the first.
     oldest_stripe: usize,
     /// Sequence number and type of the last used entry, if it has this user key.
     last_used: Option<u64>,
@@ -370,7 +370,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if stripe == NOT_RESOLVED {
             self.show(sequence, value_type, Source::Input);
         } else {
-            self.oldest_stripe = stripe;
+            if value_type != ValueType::Merge {
+                self.oldest_stripe = stripe;
+            }
             self.deal_with(Head { sequence, value_type, stripe })?;
         }
         Ok(true)
@@ -403,7 +405,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             return Ok(());
         }
         self.closed = Some(head.stripe);
-        if self.options.range_dels.should_delete(&self.user_key, head.sequence) {
+        if self.options.range_dels.should_delete(&self.user_key, head.sequence, head.stripe) {
             self.stats.dropped_range_del += 1;
             self.consume();
             return Ok(());

@@ -113,6 +113,8 @@ impl Repair {
         let mut reader = open_wal(self.fs.as_ref(), dir, wal)?;
         decide.begin_file(wal);
         two_phase.begin_file();
+        // Only an open needs the ended transactions.
+        two_phase.take_ended();
         let (mut record, mut full, mut budget) = (Vec::new(), Vec::new(), ReplayBudget::new(&self.options));
         loop {
             let event = reader.next_record(&mut record);

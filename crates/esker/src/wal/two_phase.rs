@@ -144,9 +144,11 @@ pub(crate) struct TwoPhaseReplay {
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
     /// The families of their ops under an early policy, each with the newest WAL of these.
     early_families: BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
-    /// Early transactions whose sections the record of an open has ended. Their ops lie where that
-    /// open met them if it has not finished.
+    /// Early transactions whose sections the record of an open has ended. If that open did not
+    /// finish, the next one reads the same WALs and tables, and must keep what it kept.
     ended: Vec<UnresolvedTransaction>,
+    /// The families of their ops, each with the newest WAL of these.
+    ended_families: BTreeMap<ColumnFamilyId, FileNumber>,
     /// Whether the last record took an unknown count of numbers. It commits a section whose WAL is
     /// deleted, or rolls one back before its own WAL has shown the policy.
     took_unknown: bool,
@@ -205,6 +207,7 @@ impl TwoPhaseReplay {
             prepared: &mut self.prepared,
             early_families: &mut self.early_families,
             ended: &mut self.ended,
+            ended_families: &mut self.ended_families,
             timestamped: &self.timestamped,
         };
         for op in batch.iter() {
@@ -225,7 +228,8 @@ impl TwoPhaseReplay {
     }
 
     /// The number of sequence numbers that a record takes. Nothing is applied, and sections stay as
-    /// they are. Costs a copy of all prepared sections if the record has markers of transactions.
+    /// they are. Costs a copy of all open and ended sections if the record has markers of
+    /// transactions.
     pub(crate) fn numbers_of(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> u64 {
         let count = |two_phase: &mut TwoPhaseReplay| two_phase.record(wal, batch, &mut |_, _, _| Ok(()));
         let counted = match batch.content().transaction_markers {
@@ -258,15 +262,18 @@ impl TwoPhaseReplay {
         self.by_batch == Some(true)
     }
 
-    /// Whether the resolution of an open section of an early policy may apply ops of a WAL from
-    /// `log_number` on to this family. Costs a look at each open transaction.
+    /// Whether the resolution of an open section of an early policy, or the end of the replay, may
+    /// apply ops of a WAL from `log_number` on to this family. Costs a look at each open
+    /// transaction.
     pub(crate) fn may_add_to(&self, family: ColumnFamilyId, log_number: FileNumber) -> bool {
-        let newest = self.early_families.values().filter_map(|wals| wals.get(&family)).max();
+        let open = self.early_families.values().filter_map(|wals| wals.get(&family));
+        let newest = open.chain(self.ended_families.get(&family)).max();
         newest.is_some_and(|wal| *wal >= log_number)
     }
 
     /// Takes the early transactions whose sections records of opens have ended.
     pub(crate) fn take_ended(&mut self) -> Vec<UnresolvedTransaction> {
+        self.ended_families.clear();
         std::mem::take(&mut self.ended)
     }
 
@@ -343,6 +350,7 @@ struct Record<'a> {
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
     early_families: &'a mut BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
     ended: &'a mut Vec<UnresolvedTransaction>,
+    ended_families: &'a mut BTreeMap<ColumnFamilyId, FileNumber>,
     timestamped: &'a BTreeSet<ColumnFamilyId>,
 }
 
@@ -425,6 +433,12 @@ impl Record<'_> {
             return Ok(());
         }
         if is_rollback(first) && !is_rollback(last) {
+            for section in sections.iter().filter(|section| section.kind != PrepareKind::Committed) {
+                for family in section.batch.iter().filter_map(|op| op.family()) {
+                    let newest = self.ended_families.entry(family).or_insert(section.wal);
+                    *newest = section.wal.max(*newest);
+                }
+            }
             self.ended.push(UnresolvedTransaction { xid: xid.to_vec(), sections });
             return Ok(());
         }

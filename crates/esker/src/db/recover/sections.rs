@@ -7,9 +7,10 @@
 //!
 //! Cost: one search for each key of a section of an early policy, in the order of the keys. It
 //! reads tables that have entries newer than the section. A second search reads all tables if the
-//! section's WAL was flushed. A single deletion in an unflushed WAL costs one more of the first
-//! kind. The keys of all sections are sorted in memory. All prepared sections and restoring ops are
-//! one record, so memory holds them about three times while it is written.
+//! section's WAL was flushed. If a table has an entry of the key, a single deletion in an unflushed
+//! WAL costs one more of the first kind. The keys of all sections are sorted in memory. All
+//! prepared sections and restoring ops are one record, so memory holds them about three times while
+//! it is written.
 //!
 //! Invariants
 //!  1. A key gets the value that it has in the recovered state without all unresolved entries.
@@ -115,9 +116,10 @@ impl ReplayRun<'_> {
     /// kept one is not flushed, a later committed write of its key follows, and a table has an
     /// entry of the key from such a transaction. Without it, a flushed put would be read again once
     /// a single deletion removes that later write. The caller flushes afterwards: no table may have
-    /// the later write before the older deletion. A merge above a kept one finds no value there, so
-    /// [`Self::take_back`] must have looked before. `ended`: transactions whose sections an
-    /// unfinished open has ended; its tables are gone.
+    /// the later write before the older deletion. A key whose newest write is a merge gets none: it
+    /// would hide the operand's base, and nobody deletes such a key singly. `ended`: transactions
+    /// whose sections the record of an earlier open has ended. If that open did not finish, its
+    /// tables are gone.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     pub(super) fn keep_single_deletions(
@@ -147,6 +149,7 @@ impl ReplayRun<'_> {
                     if is_single
                         && !is_flushed(entry)
                         && state.latest(entry.key, entry.number, &numbers)?.is_some()
+                        && !family.ends_in_operand(entry.key)?
                     {
                         kept.push(*entry);
                     }

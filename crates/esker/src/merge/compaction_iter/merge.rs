@@ -77,7 +77,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             if next.stripe != head.stripe {
                 return Ok(Some(Base::Unknown));
             }
-            if self.options.range_dels.should_delete(&self.user_key, next.sequence) {
+            if self.options.range_dels.should_delete(&self.user_key, next.sequence, next.stripe) {
                 return Ok(Some(Base::RangeDeletion));
             }
             match next.value_type {

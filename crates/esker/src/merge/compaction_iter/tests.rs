@@ -98,6 +98,15 @@ fn entries_of_a_prepared_transaction_stay_and_hide_nothing_until_readers_see_its
     assert_eq!(compacted(&lines, with(&[6])), kept_for_6);
     // A write between the entry and its commit hides it from all snapshots that see the commit.
     assert_eq!(compacted(&["a@6 put 6", "a@5 put 5", "a@3 put 3"], with(&[6])), ["a@0 put 6"]);
+    // An operand there does not: the snapshot 6 sees it on the value before the transaction.
+    let merged = ["a@6 merge m", "a@5 put 5", "a@3 put 3"];
+    assert_eq!(compacted(&merged, with(&[6])), ["a@6 merge m", "a@5 put 5", "a@0 put 3"]);
+    // A range tombstone between the entry and its commit hides it, too.
+    for (lines, kept) in [(&["a@7 merge m", "a@5 put 5"][..], &["a@7 put m"][..]), (&["a@5 put 5"], &[])] {
+        let mut covered = with(&[5]);
+        covered.range_dels.add(&tombstones(&[("a", "b", 6)]), None);
+        assert_eq!(compacted(lines, covered), kept);
+    }
     // The job's snapshot 7 lies before the open section: what lies over its entries stays.
     let unlocked = ["a@9 put 9", "a@8 put 8", "a@3 put 3", "b@9 del", "b@8 put 8"];
     let kept = ["a@9 put 9", "a@8 put 8", "a@0 put 3", "b@9 del", "b@8 put 8"];

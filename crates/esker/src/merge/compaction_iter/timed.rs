@@ -28,7 +28,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let (value, preferred) = split_timed_value(self.input.value(), &self.user_key)?;
         let sequence = preferred.min(head.sequence);
         let is_safe = head.stripe == 0 && self.nothing_beyond();
-        if is_safe && !self.options.range_dels.should_delete(&self.user_key, sequence) {
+        if is_safe && !self.options.range_dels.should_delete(&self.user_key, sequence, head.stripe) {
             self.changed.clear();
             self.changed.extend_from_slice(&self.input.value()[..value]);
             self.show(sequence, ValueType::Value, Source::Changed);

@@ -99,25 +99,33 @@ impl RangeDelAggregator {
         &self.snapshots
     }
 
-    /// Whether a tombstone hides the entry from every reader that could see it. Fastest when called
-    /// in key order.
+    /// Whether a tombstone hides the entry from every reader that could see it. `seen_from`: the
+    /// oldest stripe whose readers see the entry; newer than that of `sequence` if a transaction
+    /// committed the entry later. Fastest when called in key order.
     #[inline]
-    pub(crate) fn should_delete(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
-        !self.is_empty() && self.is_hidden(user_key, sequence)
+    pub(crate) fn should_delete(
+        &mut self,
+        user_key: &[u8],
+        sequence: SequenceNumber,
+        seen_from: usize,
+    ) -> bool {
+        !self.is_empty() && self.is_hidden(user_key, sequence, seen_from)
     }
 
-    fn is_hidden(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
-        let number = stripe(&self.snapshots, sequence);
+    fn is_hidden(&mut self, user_key: &[u8], sequence: SequenceNumber, seen_from: usize) -> bool {
+        let first = stripe(&self.snapshots, sequence);
         let stripes = built(&mut self.stripes, &self.inputs, &self.icmp, &self.snapshots);
-        if let Ok(at) = stripes.binary_search_by_key(&number, |stripe| stripe.number) {
-            let Stripe { newest, position, .. } = &mut stripes[at];
+        let from = stripes.partition_point(|stripe| stripe.number < first);
+        for Stripe { newest, position, .. } in
+            stripes[from..].iter_mut().take_while(|stripe| stripe.number <= seen_from)
+        {
             *position = newest.position_near(*position, user_key, &self.icmp);
             let here = position.checked_sub(1).filter(|&i| i < newest.len());
             if here.is_some_and(|i| newest.fragment(i).newest > sequence) {
                 return true;
             }
         }
-        let stripe_end = self.snapshots.get(number).copied().unwrap_or(SequenceNumber::MAX);
+        let stripe_end = self.snapshots.get(seen_from).copied().unwrap_or(SequenceNumber::MAX);
         self.edges.iter().any(|edge| {
             sequence >= edge.from
                 && self.icmp.same_user_key(&edge.user_key, user_key)

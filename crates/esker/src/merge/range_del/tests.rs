@@ -75,7 +75,7 @@ fn of_a_user_key_that_goes_on_in_the_next_file_only_this_files_versions_are_hidd
     for (key, seq, hidden) in
         [("f", 1, true), ("g", 4, true), ("g", 3, false), ("h", 1, false), ("b", 1, false)]
     {
-        assert_eq!(aggregator.should_delete(key.as_bytes(), SequenceNumber(seq)), hidden, "{key}@{seq}");
+        assert_eq!(aggregator.should_delete(key.as_bytes(), SequenceNumber(seq), 0), hidden, "{key}@{seq}");
     }
     let made = aggregator.tombstones_for_output(None, None, false);
     assert_eq!(made.len(), 1);
@@ -173,7 +173,9 @@ fn comparisons(shape: RangeShape, n: u32, snapshots: u32) -> u64 {
     let mut aggregator = RangeDelAggregator::new(icmp.clone(), snapshots.collect());
     aggregator.add(&Arc::new(FragmentedRangeTombstones::build(list.collect(), &icmp)), None);
     for i in 0..2 * n {
-        aggregator.should_delete(&key(i), SequenceNumber(u64::from(i % n)));
+        let sequence = SequenceNumber(u64::from(i % n));
+        let seen_from = stripe(aggregator.snapshots(), sequence);
+        aggregator.should_delete(&key(i), sequence, seen_from);
     }
     let cuts: Vec<_> = (1..PARTS).map(|i| key(i * (2 * n / PARTS))).collect();
     let mut made = 0;

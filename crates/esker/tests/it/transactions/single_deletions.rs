@@ -147,22 +147,28 @@ fn a_single_deletion_does_not_show_a_put_below_a_key_that_a_save_point_gave_back
     }
 }
 
-/// The contents after a crash of an open at each of its operations, and a later whole open.
+/// Ends the process at each operation of an open, opens what is left, and hands it to `check`; also
+/// without an open before.
 fn after_each_crash_of_an_open(left: &CrashFs, policy: WritePolicy, mut check: impl FnMut(TransactionDb)) {
     let fs = FaultFs::new(Arc::new(left.clone()));
     let mut options = on(left);
     options.db.env = Env::with_fs(Arc::new(fs.clone()));
     let whole = left.crash_clone(&CrashChoices::process_kill());
     let halves = crashes(&fs, left, CrashChoices::process_kill(), || drop(open(&options, policy)));
-    [whole].into_iter().chain(halves).for_each(|left| check(open(&on(&left), policy)));
+    for left in [whole].into_iter().chain(halves) {
+        let mut options = on(&left);
+        // A replay writes tables before its end.
+        options.cf.write_buffer_size = 64 << 10;
+        check(open(&options, policy));
+    }
 }
 
-/// Has `k1` changed and given back by a transaction, and changed by `later`; the disk after the end
-/// of the process. `spilled`: whether a table gets the transaction's writes.
+/// Has `k1` changed and given back by a transaction, and changed by `later`; returns the disk after
+/// the end of the process. `flushes`: a table gets the transaction's writes.
 fn given_back(
     former: Option<&str>,
     ops: impl Fn(&Transaction, &esker::ColumnFamilyHandle),
-    spilled: bool,
+    flushes: bool,
     later: impl Fn(&TransactionDb),
     prepares: bool,
 ) -> CrashFs {
@@ -176,7 +182,7 @@ fn given_back(
     txn.set_save_point();
     ops(&txn, &db.db().default_column_family());
     txn.put("k2", "spills k1").unwrap();
-    if spilled {
+    if flushes {
         flush(&db);
     }
     txn.rollback_to_save_point().unwrap();
@@ -221,26 +227,49 @@ fn check_given_back(image: &CrashFs, due: Option<&[u8]>) {
 #[test]
 fn a_merge_on_a_key_that_a_save_point_gave_back_keeps_the_value_below() {
     let merge = |db: &TransactionDb| db.merge("k1", "x").unwrap();
-    for spilled in [false, true] {
+    for flushes in [false, true] {
         for prepares in [false, true] {
-            check_given_back(&given_back(Some("old"), delete, spilled, merge, prepares), Some(b"old,x"));
+            check_given_back(&given_back(Some("old"), delete, flushes, merge, prepares), Some(b"old,x"));
             check_given_back(
-                &given_back(Some("old"), delete_and_put, spilled, merge, prepares),
+                &given_back(Some("old"), delete_and_put, flushes, merge, prepares),
                 Some(b"old,x"),
             );
-            check_given_back(&given_back(None, put, spilled, merge, prepares), Some(b"x"));
+            check_given_back(&given_back(None, put, flushes, merge, prepares), Some(b"x"));
         }
     }
 }
 
 #[test]
+fn a_merge_on_a_key_that_save_points_gave_back_twice_keeps_the_value_between() {
+    let fs = CrashFs::new();
+    let db = open(&on(&fs), WritePolicy::WriteUnprepared);
+    let txn = begin(&db, "one");
+    let give_back = |ops: &dyn Fn(&Transaction, &esker::ColumnFamilyHandle), flushes| {
+        txn.set_save_point();
+        ops(&txn, &db.db().default_column_family());
+        txn.put("k2", "spills k1").unwrap();
+        if flushes {
+            flush(&db);
+        }
+        txn.rollback_to_save_point().unwrap();
+    };
+    give_back(&put, true);
+    db.put("k1", "between").unwrap();
+    give_back(&delete_and_put, false);
+    db.merge("k1", "x").unwrap();
+    let image = fs.crash_clone(&CrashChoices::process_kill());
+    drop((txn, db));
+    check_given_back(&image, Some(b"between,x"));
+}
+
+#[test]
 fn a_single_deletion_of_a_key_that_a_save_point_gave_back_survives_every_open() {
     let delete_singly = |db: &TransactionDb| db.db().single_delete("k1").unwrap();
-    for spilled in [false, true] {
+    for flushes in [false, true] {
         for prepares in [false, true] {
-            check_given_back(&given_back(Some("old"), delete, spilled, delete_singly, prepares), None);
+            check_given_back(&given_back(Some("old"), delete, flushes, delete_singly, prepares), None);
             check_given_back(
-                &given_back(Some("old"), delete_and_put, spilled, delete_singly, prepares),
+                &given_back(Some("old"), delete_and_put, flushes, delete_singly, prepares),
                 None,
             );
         }
@@ -249,8 +278,13 @@ fn a_single_deletion_of_a_key_that_a_save_point_gave_back_survives_every_open() 
 
 #[test]
 fn an_open_that_was_cut_short_does_not_lose_the_single_deletions_of_save_points() {
-    for (spilled, prepares) in [(false, false), (false, true), (true, false), (true, true)] {
-        let image = given_back(None, put, spilled, |db| db.put("k1", "new").unwrap(), prepares);
+    for (flushes, prepares) in [(false, false), (false, true), (true, false), (true, true)] {
+        let fill_buffer = |db: &TransactionDb| {
+            db.put("k1", "new").unwrap();
+            db.put("k3", vec![0; 100_000]).unwrap();
+            db.delete("k3").unwrap();
+        };
+        let image = given_back(None, put, flushes, fill_buffer, prepares);
         for policy in POLICIES {
             after_each_crash_of_an_open(&image.crash_clone(&CrashChoices::process_kill()), policy, |db| {
                 assert_eq!(db.get("k1").unwrap().unwrap(), b"new");
