@@ -12,7 +12,8 @@
 //!  - a deletion in the oldest stripe is dropped if no deeper level can hold the key; at the
 //!    bottommost level, if no older entry of the key follows and no transaction may check it for
 //!    conflicts;
-//!  - a single deletion and the next older entry, a value in its stripe, are both dropped;
+//!  - a single deletion and the next older entry, a value in its stripe, are both dropped, unless a
+//!    snapshot sees the deletion only;
 //!  - merge operands are combined with each other, and with the value below them if it is in the
 //!    same stripe or if there is none anywhere;
 //!  - two entries with one sequence number and type count once: a repair may find an entry twice;
@@ -698,7 +699,12 @@ impl<I: InternalIterator> CompactionIterator<I> {
     /// version heads its stripe.
     fn match_single_deletion(&mut self, head: Head, hidden: bool) -> Result<()> {
         let next = self.peek_behind_twins()?;
-        match next.filter(|next| next.stripe == head.stripe).map(|next| next.value_type) {
+        // A snapshot may see the deletion, and not an entry whose transaction ended later: for that
+        // snapshot the two do not belong together.
+        let is_seen_with = |next: &Head| {
+            next.stripe == head.stripe && self.stripe_of(next.sequence) <= self.stripe_of(head.sequence)
+        };
+        match next.filter(is_seen_with).map(|next| next.value_type) {
             Some(older @ (ValueType::SingleDeletion | ValueType::Deletion)) => {
                 // The older single deletion deletes every value that this one could.
                 self.stats.dropped_obsolete += 1;

@@ -98,6 +98,10 @@ fn entries_of_a_prepared_transaction_stay_and_hide_nothing_until_readers_see_its
     assert_eq!(compacted(&lines, with(&[6])), kept_for_6);
     // A write between the entry and its commit hides it from all snapshots that see the commit.
     assert_eq!(compacted(&["a@6 put 6", "a@5 put 5", "a@3 put 3"], with(&[6])), ["a@0 put 6"]);
+    // A single deletion there waits for the value that the snapshot 6 sees.
+    let deleted = ["a@9 put 9", "a@6 sd", "a@5 put 5", "a@3 put 3"];
+    let not_last = CompactionIteratorOptions { bottommost: false, ..with(&[4, 6]) };
+    assert_eq!(compacted(&deleted, not_last), ["a@9 put 9", "a@6 sd", "a@3 put 3"]);
     // An operand there does not: the snapshot 6 sees it on the value before the transaction.
     let merged = ["a@6 merge m", "a@5 put 5", "a@3 put 3"];
     assert_eq!(compacted(&merged, with(&[6])), ["a@6 merge m", "a@5 put 5", "a@0 put 3"]);

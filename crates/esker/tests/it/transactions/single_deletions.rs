@@ -6,7 +6,7 @@ use super::options;
 use super::write_prepared::{Contents, begin, contents};
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs};
 use esker::txn::WritePolicy;
-use esker::{CompactionOptions, Env, Options, Transaction, TransactionDb, TransactionDbOptions};
+use esker::{CompactionOptions, Env, Options, Snapshot, Transaction, TransactionDb, TransactionDbOptions};
 use esker_testkit::seed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -329,6 +329,8 @@ struct History {
     state: Writes,
     /// Keys that were ever merged. RocksDB allows no single deletion of these.
     merged: BTreeSet<Vec<u8>>,
+    /// Snapshots of the open database, and what they show.
+    snapshots: Vec<(Snapshot, Contents)>,
     running: Vec<Running>,
     next: usize,
 }
@@ -374,9 +376,22 @@ impl History {
         let image = self.fs.crash_clone(&CrashChoices::process_kill());
         self.running.retain(|running| running.is_prepared);
         self.running.iter_mut().for_each(|running| running.txn = None);
+        self.snapshots.clear();
         self.db = None;
         if crashes {
             self.fs = image;
+        }
+    }
+
+    /// The committed contents.
+    fn contents(&self) -> Contents {
+        self.state.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect()
+    }
+
+    fn check(&self) {
+        assert_eq!(contents(self.db(), None), self.contents());
+        for (snapshot, due) in &self.snapshots {
+            assert_eq!(&contents(self.db(), Some(snapshot)), due, "at {}", snapshot.sequence().0);
         }
     }
 
@@ -502,6 +517,10 @@ impl History {
                 }
                 self.open(rng);
             }
+            22 if self.snapshots.len() < 2 => {
+                self.snapshots.push((self.db().db().snapshot(), self.contents()));
+            }
+            23 => _ = self.snapshots.pop(),
             _ if !self.running.is_empty() => self.step_in(rng.usize(..self.running.len()), rng),
             _ => {}
         }
@@ -511,13 +530,13 @@ impl History {
 #[test]
 fn histories_of_single_deletions_show_no_value_that_a_transaction_took_back() {
     seed::for_each_seed("single-deletions", 40, |_, mut rng| {
-        let (state, merged, running) = Default::default();
-        let mut history = History { fs: CrashFs::new(), db: None, state, merged, running, next: 0 };
+        let (state, merged, snapshots, running) = Default::default();
+        let mut history =
+            History { fs: CrashFs::new(), db: None, state, merged, snapshots, running, next: 0 };
         history.open(&mut rng);
         for _ in 0..200 {
             history.step(&mut rng);
-            let values = history.state.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-            assert_eq!(contents(history.db(), None), values.collect());
+            history.check();
         }
     });
 }
