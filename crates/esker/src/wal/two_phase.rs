@@ -26,6 +26,7 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatch, WriteBatchView};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 #[cfg(test)]
@@ -673,6 +674,8 @@ fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch, kind: Prep
 pub(crate) struct PreparedSections {
     /// Transactions that are not resolved, by name.
     open: BTreeMap<Vec<u8>, OpenTransaction>,
+    /// The count of them by the WAL of the first section. Each purge asks for the oldest one.
+    open_by_wal: BTreeMap<FileNumber, usize>,
     /// The WALs of resolved sections, each with the WAL of the resolution. They stay listed until
     /// the resolution is durable. Otherwise a crash could lose a section together with its
     /// resolution.
@@ -690,21 +693,33 @@ struct OpenTransaction {
     batch: Option<Arc<WriteBatch>>,
 }
 
-impl OpenTransaction {
-    fn of(wal: FileNumber) -> OpenTransaction {
-        OpenTransaction { wal, unprepared: 0, batch: None }
-    }
-}
-
 impl PreparedSections {
     /// Records that `xid` is prepared, with the section `batch` in `wal`.
     pub(crate) fn insert(&mut self, xid: Vec<u8>, wal: FileNumber, batch: Arc<WriteBatch>) {
-        self.open.entry(xid).or_insert_with(|| OpenTransaction::of(wal)).batch = Some(batch);
+        self.open_mut(xid, wal).batch = Some(batch);
     }
 
     /// Records that `wal` has a section of `xid`, which is not prepared.
     pub(crate) fn insert_unprepared(&mut self, xid: Vec<u8>, wal: FileNumber) {
-        self.open.entry(xid).or_insert_with(|| OpenTransaction::of(wal)).unprepared += 1;
+        self.open_mut(xid, wal).unprepared += 1;
+    }
+
+    fn open_mut(&mut self, xid: Vec<u8>, wal: FileNumber) -> &mut OpenTransaction {
+        self.open.entry(xid).or_insert_with(|| {
+            *self.open_by_wal.entry(wal).or_default() += 1;
+            OpenTransaction { wal, unprepared: 0, batch: None }
+        })
+    }
+
+    fn remove_open(&mut self, xid: &[u8]) -> Option<OpenTransaction> {
+        let open = self.open.remove(xid)?;
+        if let Entry::Occupied(mut count) = self.open_by_wal.entry(open.wal) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        Some(open)
     }
 
     /// Undoes the last call of [`insert`](Self::insert) or
@@ -715,14 +730,14 @@ impl PreparedSections {
             open.unprepared -= 1;
         }
         if open.unprepared == 0 {
-            self.open.remove(xid);
+            self.remove_open(xid);
         }
     }
 
     /// Removes a transaction that a record in WAL `resolved_in` resolves. `None`: the resolution is
     /// durable.
     pub(crate) fn remove(&mut self, xid: &[u8], resolved_in: Option<FileNumber>) {
-        if let Some(OpenTransaction { wal, .. }) = self.open.remove(xid)
+        if let Some(OpenTransaction { wal, .. }) = self.remove_open(xid)
             && let Some(resolved_in) = resolved_in.filter(|resolved_in| *resolved_in > wal)
         {
             self.resolved.push((wal, resolved_in));
@@ -739,9 +754,9 @@ impl PreparedSections {
         self.open.get(xid)?.batch.clone()
     }
 
-    /// The oldest WAL with a section that is not resolved.
+    /// The oldest WAL with a section that is not resolved. Does not depend on their number.
     pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
-        self.open.values().map(|open| open.wal).min()
+        self.open_by_wal.keys().next().copied()
     }
 
     /// The oldest WAL that a section needs. An unresolved section needs its WAL, and so does one
@@ -760,5 +775,9 @@ impl PreparedSections {
     /// Records that all unresolved sections have been written to `wal` again.
     pub(crate) fn moved_to(&mut self, wal: FileNumber) {
         self.open.values_mut().for_each(|open| open.wal = wal);
+        self.open_by_wal.clear();
+        if !self.open.is_empty() {
+            self.open_by_wal.insert(wal, self.open.len());
+        }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use esker_base::ErrorKind;
+use esker_testkit::seed;
 
 const DEFAULT: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
@@ -270,4 +271,23 @@ fn a_commit_s_timestamp_is_put_into_the_families_that_have_them() {
     commit.put_marker(BatchOp::CommitWithTimestamp { timestamp: &[9; 8], xid: b"y" }).unwrap();
     let error = r.record(FileNumber(5), &commit.view(), &mut |_, _, _| Ok(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn the_oldest_wal_is_that_of_the_open_sections() {
+    seed::for_each_seed("oldest-wal", 20, |_, mut rng| {
+        let mut sections = PreparedSections::default();
+        for wal in 1..200 {
+            let (wal, xid) = (FileNumber(wal / 4), vec![rng.u8(..8)]);
+            match rng.u8(..10) {
+                0..=2 => sections.insert(xid, wal, Arc::default()),
+                3..=5 => sections.insert_unprepared(xid, wal),
+                6 => sections.forget(&xid),
+                7 | 8 => sections.remove(&xid, None),
+                _ if wal.0 % 10 == 0 => sections.moved_to(wal),
+                _ => {}
+            }
+            assert_eq!(sections.oldest_wal(), sections.open.values().map(|open| open.wal).min());
+        }
+    });
 }
