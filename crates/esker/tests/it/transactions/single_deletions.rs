@@ -6,7 +6,10 @@ use super::options;
 use super::write_prepared::{Contents, begin, contents};
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs};
 use esker::txn::WritePolicy;
-use esker::{CompactionOptions, Env, Options, Snapshot, Transaction, TransactionDb, TransactionDbOptions};
+use esker::{
+    ColumnFamilyHandle, CompactionOptions, Env, Options, Snapshot, Transaction, TransactionDb,
+    TransactionDbOptions,
+};
 use esker_testkit::seed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -163,11 +166,27 @@ fn after_each_crash_of_an_open(left: &CrashFs, policy: WritePolicy, mut check: i
     }
 }
 
+/// Has `k1` changed by the transaction, and given back. `flushes`: a table gets the changes.
+fn give_back(
+    db: &TransactionDb,
+    txn: &Transaction,
+    ops: impl Fn(&Transaction, &ColumnFamilyHandle),
+    flushes: bool,
+) {
+    txn.set_save_point();
+    ops(txn, &db.db().default_column_family());
+    txn.put("k2", "spills k1").unwrap();
+    if flushes {
+        flush(db);
+    }
+    txn.rollback_to_save_point().unwrap();
+}
+
 /// Has `k1` changed and given back by a transaction, and changed by `later`; returns the disk after
-/// the end of the process. `flushes`: a table gets the transaction's writes.
+/// the end of the process.
 fn given_back(
     former: Option<&str>,
-    ops: impl Fn(&Transaction, &esker::ColumnFamilyHandle),
+    ops: impl Fn(&Transaction, &ColumnFamilyHandle),
     flushes: bool,
     later: impl Fn(&TransactionDb),
     prepares: bool,
@@ -179,13 +198,7 @@ fn given_back(
     }
     let txn = begin(&db, "one");
     txn.put("k2", "lost").unwrap();
-    txn.set_save_point();
-    ops(&txn, &db.db().default_column_family());
-    txn.put("k2", "spills k1").unwrap();
-    if flushes {
-        flush(&db);
-    }
-    txn.rollback_to_save_point().unwrap();
+    give_back(&db, &txn, ops, flushes);
     later(&db);
     if prepares {
         txn.prepare().unwrap();
@@ -195,16 +208,16 @@ fn given_back(
     image
 }
 
-fn delete_and_put(txn: &Transaction, family: &esker::ColumnFamilyHandle) {
+fn delete_and_put(txn: &Transaction, family: &ColumnFamilyHandle) {
     txn.single_delete_cf(family, "k1").unwrap();
     txn.put("k1", "taken back").unwrap();
 }
 
-fn delete(txn: &Transaction, family: &esker::ColumnFamilyHandle) {
+fn delete(txn: &Transaction, family: &ColumnFamilyHandle) {
     txn.single_delete_cf(family, "k1").unwrap();
 }
 
-fn put(txn: &Transaction, _: &esker::ColumnFamilyHandle) {
+fn put(txn: &Transaction, _: &ColumnFamilyHandle) {
     txn.put("k1", "taken back").unwrap();
 }
 
@@ -244,18 +257,9 @@ fn a_merge_on_a_key_that_save_points_gave_back_twice_keeps_the_value_between() {
     let fs = CrashFs::new();
     let db = open(&on(&fs), WritePolicy::WriteUnprepared);
     let txn = begin(&db, "one");
-    let give_back = |ops: &dyn Fn(&Transaction, &esker::ColumnFamilyHandle), flushes| {
-        txn.set_save_point();
-        ops(&txn, &db.db().default_column_family());
-        txn.put("k2", "spills k1").unwrap();
-        if flushes {
-            flush(&db);
-        }
-        txn.rollback_to_save_point().unwrap();
-    };
-    give_back(&put, true);
+    give_back(&db, &txn, put, true);
     db.put("k1", "between").unwrap();
-    give_back(&delete_and_put, false);
+    give_back(&db, &txn, delete_and_put, false);
     db.merge("k1", "x").unwrap();
     let image = fs.crash_clone(&CrashChoices::process_kill());
     drop((txn, db));
