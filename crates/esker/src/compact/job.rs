@@ -20,7 +20,7 @@ use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
     AutomaticCompaction, CompactionReport, DbState, Engine, ErrorReason, QueuedManualCompaction, contained,
-    maybe_schedule, publish_super_version,
+    maybe_schedule, publish_super_version, release_marks,
 };
 use crate::files::open_table::open_file;
 use crate::merge::CompactionIteratorStats;
@@ -33,7 +33,7 @@ use crate::version::LogOptions;
 use esker_base::stats::{Histogram, Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{Error, ErrorKind, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::spawn_scoped;
 use esker_env::sst_file_manager::CompactionRoom;
 use esker_format::key::InternalKeyComparator;
@@ -122,7 +122,7 @@ fn reserve_room(engine: &Engine, plan: &CompactionPlan) -> std::result::Result<O
     }
 }
 
-/// Abandons the plan. The family of an automatic compaction is picked from again after a pause.
+/// Abandons the plan. An automatic compaction then pauses: its family is in the queue again.
 /// # Errors
 /// `CompactionTooLarge`.
 fn cancel_without_room(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {
@@ -133,7 +133,7 @@ fn cancel_without_room(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumb
         task.cf.name
     );
     record_tick(&engine.options.statistics, Ticker::CompactionCancelled, 1);
-    release(&mut engine.state.lock(), task.cf.id, task.running);
+    release_marks(engine, &mut engine.state.lock(), task.cf.id, task.running);
     if task.manual.is_none() {
         engine.pause_before_retry();
     }
@@ -550,7 +550,7 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) ->
     };
     let mut state = engine.state.lock();
     if result.is_err() {
-        release(&mut state, task.cf.id, task.running);
+        release_marks(engine, &mut state, task.cf.id, task.running);
     }
     let may_be_cancelled = !task.installs.load(Ordering::Relaxed) || engine.is_shutting_down();
     let cancelled = task.cancelled.load(Ordering::Acquire) && may_be_cancelled || task.cf.is_dropped();
@@ -576,12 +576,6 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) ->
         }
     }
     result
-}
-
-fn release(state: &mut DbState, family: ColumnFamilyId, running: RunningId) {
-    if let Some(family) = state.family_mut(family) {
-        family.running.finish(running);
-    }
 }
 
 fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64) -> CompactionReport<'a> {

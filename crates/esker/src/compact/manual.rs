@@ -7,7 +7,7 @@ use super::abort::compactions_aborted;
 use super::refit::refit_level;
 use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, queue_if_due};
+use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, queue_if_due, release_marks};
 use crate::files::open_table::open_at_pace;
 use crate::observe::CompactionJobInfo;
 use crate::options::{CompactRangeOptions, CompactionOptions};
@@ -300,7 +300,7 @@ type Ended = (Result<Vec<FileNumber>>, Option<Box<CompactionJobInfo>>);
 
 /// Waits for the end of a queued compaction and returns its result. The error of
 /// [`may_still_start`] ends the wait: then the compaction has not begun.
-fn wait(engine: &Engine, id: u64) -> Result<Ended> {
+fn wait(engine: &Arc<Engine>, id: u64) -> Result<Ended> {
     let mut state = engine.state.lock();
     loop {
         let position = state.manual_compactions.iter().position(|m| m.id == id).expect("queued by `start`");
@@ -315,10 +315,9 @@ fn wait(engine: &Engine, id: u64) -> Result<Ended> {
         {
             let withdrawn = state.manual_compactions.swap_remove(position);
             let family = withdrawn.plan.map(|plan| plan.column_family);
-            if let (Some(running), Some(family)) =
-                (withdrawn.running, family.and_then(|id| state.family_mut(id)))
-            {
-                family.running.finish(running);
+            if let (Some(running), Some(family)) = (withdrawn.running, family) {
+                release_marks(engine, &mut state, family, running);
+                maybe_schedule(engine, &mut state);
             }
             engine.state_changed.notify_all();
             return Err(e);

@@ -8,8 +8,8 @@ use crate::engine::{DbState, Engine, maybe_schedule};
 use crate::files::open_table::open_file;
 use crate::observe::WriteStallInfo;
 use crate::picker::{
-    PickContext, PickerOptions, level0_files_for_stalls, needs_compaction, pending_compaction_bytes, prepare,
-    snapshot_threshold,
+    PickContext, PickerOptions, RunningId, level0_files_for_stalls, needs_compaction,
+    pending_compaction_bytes, prepare, snapshot_threshold,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::sync::atomic::Ordering;
@@ -76,6 +76,21 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
             prev: before.condition,
         });
     }
+}
+
+/// Releases the marks of a compaction that has changed nothing. Until then another thread may have
+/// found no files that it could compact, and taken the family from the queue: so the family is
+/// queued again if a compaction is due.
+pub(crate) fn release_marks(
+    engine: &Engine,
+    state: &mut DbState,
+    family: ColumnFamilyId,
+    running: RunningId,
+) {
+    if let Some(family) = state.family_mut(family) {
+        family.running.finish(running);
+    }
+    queue_if_due(engine, state, family, engine.oldest_snapshot_at_release());
 }
 
 /// Queues the family for compaction if one may be due.

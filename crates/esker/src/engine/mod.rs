@@ -41,7 +41,9 @@ mod under_way;
 use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, EngineCounters, StatsDump};
-pub(crate) use install::{forget_shares, publish_super_version, publish_super_versions, queue_if_due};
+pub(crate) use install::{
+    forget_shares, publish_super_version, publish_super_versions, queue_if_due, release_marks,
+};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes, take_flush};
 pub(crate) use parts::EngineParts;
 use periodic_work::PeriodicWork;

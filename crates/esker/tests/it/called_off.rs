@@ -3,7 +3,7 @@
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, FaultRule, MemFs};
-use esker::observe::{BackgroundErrorReason, EventListener, MemTableInfo};
+use esker::observe::{BackgroundErrorReason, CompactionJobInfo, EventListener, MemTableInfo};
 use esker::{Db, Env, Error, ErrorKind, FlushOptions, Options, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -19,6 +19,8 @@ struct Careless {
     asked: Mutex<Vec<Instant>>,
     /// Whether the thread that seals a memtable waits until its flush has failed.
     waits_for_failure: AtomicBool,
+    /// A compaction of this database waits until another thread has emptied the queue.
+    queue_of: Mutex<Option<Db>>,
 }
 
 impl EventListener for Careless {
@@ -27,6 +29,13 @@ impl EventListener for Careless {
         self.asked.lock().unwrap().push(Instant::now());
         if self.calls_off.load(Ordering::Relaxed) {
             *error = None;
+        }
+    }
+
+    fn on_compaction_begin(&self, _info: &CompactionJobInfo) {
+        let database = self.queue_of.lock().unwrap().clone();
+        if let Some(db) = database {
+            wait_until(|| db.int_property("rocksdb.compaction-pending") == Some(0));
         }
     }
 
@@ -51,6 +60,7 @@ fn scene(change: impl Fn(&mut Options)) -> Scene {
         calls_off: AtomicBool::new(true),
         asked: Mutex::default(),
         waits_for_failure: AtomicBool::new(false),
+        queue_of: Mutex::default(),
     });
     let mut options = Options::default();
     options.db.env = Env::with_fs(Arc::new(fs.clone()));
@@ -165,6 +175,24 @@ fn work_whose_error_is_called_off_is_not_tried_again_without_a_pause() {
     let asked = listener.asked.lock().unwrap();
     assert_eq!(asked.len(), 2);
     assert!(asked[1] - asked[0] > Duration::from_millis(900), "{:?}", asked[1] - asked[0]);
+}
+
+#[test]
+fn a_compaction_whose_error_is_called_off_is_repeated_though_its_family_has_left_the_queue() {
+    let Scene { db, fs, listener } = scene(|options| {
+        options.cf.level0_file_num_compaction_trigger = 2;
+        options.db.max_background_jobs = 4;
+    });
+    *listener.queue_of.lock().unwrap() = Some(db.clone());
+    db.put("key", "one").unwrap();
+    db.flush().unwrap();
+    db.put("key", "two").unwrap();
+    // The second table belongs to the compaction.
+    fs.add_rule(no_table().nth(1).times(1));
+    db.flush().unwrap();
+    wait_until(|| db.live_files().iter().all(|file| file.level > 0));
+    assert_eq!(listener.asked.lock().unwrap().len(), 1);
+    *listener.queue_of.lock().unwrap() = None;
 }
 
 #[test]
