@@ -21,9 +21,10 @@ impl Db {
     /// `InvalidArgument`: the name is taken, empty or has a NUL, an option is out of range, the
     /// comparator differs, a table is empty, or tables of one level overlap · `Corruption`: a table
     /// contradicts the export's description · `NotSupported` when read-only, for values in blob
-    /// files, or if timestamps are to be kept in memory only · `IoError`. The family is not created
-    /// then. One exception: if the MANIFEST can take no more writes, the family may exist without
-    /// any key.
+    /// files, or if timestamps are to be kept in memory only · `TryAgain`: a transaction under
+    /// `WritePrepared` or `WriteUnprepared` has one of the tables' sequence numbers, and has not
+    /// ended or is newer than a live snapshot · `IoError`. The family is not created then. One
+    /// exception: if the MANIFEST can take no more writes, the family may exist without any key.
     pub fn create_column_family_with_import(
         &self,
         import_options: &ImportColumnFamilyOptions,
@@ -40,6 +41,7 @@ impl Db {
         esker_base::probe!("import:prepared");
         let lead = self.inner.write_path.lead_alone();
         engine.check_open()?;
+        import.check_seqnos()?;
         let newest = import.largest_seqno();
         if engine.options.recycle_log_file_num > 0 && newest > allocated(engine) {
             // As in an ingestion: the first number in a recycled WAL must follow the last number of

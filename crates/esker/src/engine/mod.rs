@@ -330,6 +330,28 @@ impl Engine {
         }
     }
 
+    /// Checks that a table of another database may keep its sequence numbers `smallest..=largest`.
+    /// Readers take an entry with the number of an early transaction for an op of that transaction.
+    /// The caller is the write leader.
+    /// # Errors
+    /// `TryAgain` if a reader may not see a transaction with one of these numbers.
+    pub(crate) fn check_foreign_numbers(
+        &self,
+        smallest: SequenceNumber,
+        largest: SequenceNumber,
+    ) -> Result<()> {
+        let hides = |commits: &CommitTable| {
+            commits.may_hide(smallest, largest, &self.snapshots, self.visible_sequence())
+        };
+        if self.commits.as_ref().is_some_and(|commits| hides(commits)) {
+            return Err(Error::try_again(
+                "the table's sequence numbers are those of a transaction that has not ended, or that a snapshot \
+                 does not see: end the transaction, or release the snapshot",
+            ));
+        }
+        Ok(())
+    }
+
     /// The oldest live snapshot at the last release of a snapshot, or the newest sequence number if
     /// none was live; 0 before the first release. Files of the last level are rewritten only to
     /// drop versions that snapshots had kept.

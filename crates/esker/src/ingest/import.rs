@@ -94,6 +94,17 @@ impl<'a> Import<'a> {
         self.files.iter().map(|f| f.metadata.largest_seqno).max().unwrap_or_default()
     }
 
+    /// Checks the tables' sequence numbers under the lead.
+    /// # Errors
+    /// See [`Engine::check_foreign_numbers`].
+    pub(crate) fn check_seqnos(&self) -> Result<()> {
+        self.files.iter().try_for_each(|file| {
+            let FileMetaData { smallest_seqno, largest_seqno, .. } = file.metadata;
+            let checked = self.engine.check_foreign_numbers(smallest_seqno, largest_seqno);
+            checked.map_err(|e| e.at(file.source.display()))
+        })
+    }
+
     /// The edit that adds the tables to family `id`.
     pub(crate) fn edit(&self, id: ColumnFamilyId) -> VersionEdit {
         VersionEdit {

@@ -62,7 +62,8 @@ pub(super) fn plan(
         let sequence = sequence_for(file, at, last, newest, together, has_snapshots)
             .map_err(|e| e.at(file.source.display()))?;
         newest = newest.max(sequence);
-        if let Some(own) = file.own_largest_seqno() {
+        if let Some((smallest, own)) = file.own_seqnos() {
+            engine.check_foreign_numbers(smallest, own).map_err(|e| e.at(file.source.display()))?;
             // One number is used up: conflict checks and readers of the WAL find the ingestion by
             // it.
             newest = newest.max(own).max(SequenceNumber(last.0 + 1));
@@ -123,7 +124,7 @@ fn place_of(
     let has_levels = matches!(style, CompactionStyle::Level | CompactionStyle::Universal);
     let keys = (file.smallest(), file.largest());
     let num_levels = family.version.num_levels();
-    if file.own_largest_seqno().is_none() {
+    if file.own_seqnos().is_none() {
         // Level 0 orders files by age, and FIFO has only level 0.
         return match together || !has_levels {
             true => IngestPlace { level: 0, overlaps: true },
@@ -152,7 +153,7 @@ fn sequence_for(
 ) -> Result<SequenceNumber> {
     let options = &file.options;
     let needs_number = at.overlaps || options.snapshot_consistency && has_snapshots;
-    if file.own_largest_seqno().is_some() {
+    if file.own_seqnos().is_some() {
         return match needs_number {
             true => Err(Error::invalid_argument(
                 "An ingested file overlaps with existing data in the DB and has been assigned a non-zero \

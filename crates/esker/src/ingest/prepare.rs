@@ -238,9 +238,9 @@ impl PreparedFile {
         &self.contents.span.largest
     }
 
-    /// The newest of the sequence numbers that the file keeps.
-    pub(super) fn own_largest_seqno(&self) -> Option<SequenceNumber> {
-        self.contents.seqnos.map(|(_, largest)| largest)
+    /// The oldest and the newest of the sequence numbers that the file keeps.
+    pub(super) fn own_seqnos(&self) -> Option<(SequenceNumber, SequenceNumber)> {
+        self.contents.seqnos
     }
 
     /// The file's description for the MANIFEST.

@@ -167,7 +167,9 @@ pub struct IngestExternalFileOptions {
     /// caller names the one with the older entries first: deeper levels before upper ones, and in
     /// level 0 older files before newer ones. `allow_global_seqno` has no effect. Each file is read
     /// once more, to find its sequence numbers and to refuse values that are in blob files. A
-    /// snapshot that is taken during the call may see a part of the entries.
+    /// snapshot that is taken during the call may see a part of the entries. Under `WritePrepared`
+    /// and `WriteUnprepared` the call gives `TryAgain` while a transaction that has not ended, or
+    /// that a live snapshot does not see, has one of the sequence numbers.
     pub allow_db_generated_files: bool,
 }
 

@@ -271,6 +271,23 @@ impl CommitTable {
         UnseenSections::new(self.chunks.load_full(), sequence)
     }
 
+    /// Whether a reader may not see a section that has one of the numbers `from..=to`. Looks at all
+    /// rows.
+    pub(crate) fn may_hide(
+        &self,
+        from: SequenceNumber,
+        to: SequenceNumber,
+        snapshots: &LiveSnapshots,
+        visible: SequenceNumber,
+    ) -> bool {
+        let (chunks, snapshots) = (self.chunks.load_full(), snapshots.all());
+        let mut rows = chunks.iter().flat_map(|chunk| chunk.rows());
+        rows.any(|row| {
+            let meets = row.first() <= to && from.0 <= row.last.load(Ordering::Relaxed);
+            meets && row.is_needed(&snapshots, visible)
+        })
+    }
+
     /// The snapshots for a flush or a compaction, whose inputs are chosen already, and the sections
     /// that these may have; `None`: each reader sees all of them or nothing. Beside the live
     /// snapshots there is one before the oldest section that a reader may not see. So what lies

@@ -6,6 +6,7 @@ mod batches;
 mod cut_short;
 mod early_sections;
 mod entities;
+mod foreign_numbers;
 mod isolation;
 mod locking;
 mod optimistic;
