@@ -113,8 +113,8 @@ pub(crate) fn growth(root: &Path) -> Outcome {
 pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let program = |name: &str| format!("{target}/stress/{name}");
+    let programs = commands::target_dir(root).join("stress");
+    let program = |name: &str| programs.join(name).to_string_lossy().into_owned();
     run(root, &[], &program("esker-matrix"), &["mixtures", "1", "500"])?;
     run(root, &[], &program("esker-matrix"), &["chains", "1", "50"])?;
     run(root, &[], &program("esker-damage"), &["1", "10"])?;
@@ -153,9 +153,11 @@ pub(crate) fn slice(root: &Path) -> Outcome {
         &[&db_stress[..], &load].concat(),
         &["db_crashtest", "both", "--dir", &crashed, "--duration=45", "--interval=4"],
     ];
+    // With the features of the whole workspace, for which the tests have built Esker already.
+    run(root, &[], "cargo", &["build", "--workspace", "--bin", "esker-stress"])?;
+    let program = commands::target_dir(root).join("debug/esker-stress");
     for slice in counted.into_iter().chain(timed) {
-        let cargo = ["run", "-p", "esker-stress", "--"];
-        run(root, &[], "cargo", &[&cargo, slice].concat())?;
+        run(root, &[], &program.to_string_lossy(), slice)?;
     }
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     mutants::check_compiles(root)?;

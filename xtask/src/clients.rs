@@ -13,7 +13,7 @@ mod memory_checks;
 mod packages;
 
 use crate::capi::{FORM_11_1, build_form, fetched, install_built, install_form, pkg_config};
-use crate::commands::Outcome;
+use crate::commands::{Outcome, target_dir};
 pub(crate) use callers::write_table;
 use packages::PACKAGES;
 use std::fs;
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Outcome {
     let _lock = locked(&dir)?;
     let clients = Clients { root: root.to_owned(), behind, esker: dir.join("prefix"), dir };
     checked(Command::new("cargo").args(["build", "--quiet", "-p", "esker-capi"]).current_dir(root))?;
-    install_built(root, &root.join("target/debug"), &clients.esker)?;
+    install_built(root, &target_dir(root).join("debug"), &clients.esker)?;
     for name in names {
         println!("== {name}");
         let kept = fresh(&clients.dir.join(clients.title()).join(name))?;
@@ -139,7 +139,7 @@ impl Clients {
         }
         let prefix = self.dir.join("prefix-11.1");
         build_form(&self.root, FORM_11_1, &[])?;
-        install_form(&self.root, &self.root.join("target/debug"), &prefix, FORM_11_1)?;
+        install_form(&self.root, &target_dir(&self.root).join("debug"), &prefix, FORM_11_1)?;
         Ok(prefix)
     }
 

@@ -29,6 +29,11 @@ fn cargo(root: &Path, args: &[&str]) -> Outcome {
     run(root, &[], "cargo", args)
 }
 
+/// The directory of cargo's builds.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// Runs format, tidy, clippy and tests: for changed packages, or for all packages with `all`.
 pub(crate) fn check(root: &Path, all: bool) -> Outcome {
     cargo(root, &["fmt", "--check"])?;
@@ -276,8 +281,7 @@ fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let seconds = format!("-max_total_time={each}");
     // The program that calls RocksDB is built without the fuzzer's instrumentation.
     cargo(root, &["build", "--package", "esker-fuzz", "--bins"])?;
-    let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let oracle = built.join("debug/esker-fuzz-oracle").to_string_lossy().into_owned();
+    let oracle = target_dir(root).join("debug/esker-fuzz-oracle").to_string_lossy().into_owned();
     let env = [("RUSTC_BOOTSTRAP", "1"), ("ESKER_FUZZ_ORACLE", oracle.as_str())];
     for target in targets {
         let args = ["fuzz", "run", &target, "--", &seconds, "-rss_limit_mb=2048", "-timeout=30"];

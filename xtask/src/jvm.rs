@@ -5,7 +5,7 @@
 //! `Differential.java` prints other lines on Esker than on RocksDB's own library. Each library also
 //! reads the databases that the other one has written. Work files lie in `target/jvm`.
 
-use crate::commands::Outcome;
+use crate::commands::{Outcome, target_dir};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ fn library(root: &Path, dir: &Path) -> Result<PathBuf, String> {
     said(Command::new("cargo").args(["build", "--quiet", "-p", "esker-rocksdbjni"]).current_dir(root))?;
     let library = dir.join("lib");
     fs::create_dir_all(&library).map_err(|e| format!("{}: {e}", library.display()))?;
-    let built = root.join("target/debug/librocksdbjni.so");
+    let built = target_dir(root).join("debug/librocksdbjni.so");
     fs::copy(&built, library.join("librocksdbjni.so")).map_err(|e| format!("{}: {e}", built.display()))?;
     Ok(library)
 }

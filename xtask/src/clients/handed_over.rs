@@ -6,7 +6,7 @@
 
 use super::{Behind, Clients, checked};
 use crate::clients::packages;
-use crate::commands::Outcome;
+use crate::commands::{Outcome, target_dir};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -55,7 +55,7 @@ pub(super) fn check(clients: &Clients, suite: &str, kept: &Path) -> Outcome {
 
 /// The digest of each database, as `library` reads it.
 fn digests(clients: &Clients, library: &Path, access: &str, kept: &Path) -> Result<String, String> {
-    let program = clients.root.join("target/debug/esker-digest");
+    let program = target_dir(&clients.root).join("debug/esker-digest");
     let output = checked(Command::new(program).arg(library).arg(access).arg(kept).arg(STAMPED))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -87,8 +87,7 @@ fn build(root: &Path, profile: &str) -> Result<Build, String> {
     cargo.extend(if profile == "release" { &["--release"][..] } else { &[] });
     commands::run(root, &[], "cargo", &cargo)?;
     let prefix = dir.join(format!("esker-{profile}"));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    install_built(root, &target.join(profile), &prefix)?;
+    install_built(root, &commands::target_dir(root).join(profile), &prefix)?;
     let (module, program) = (dir.join("cometbft"), dir.join("cometbft/node"));
     std::fs::create_dir_all(&module).map_err(|error| format!("{}: {error}", module.display()))?;
     let go_mod = module.join("go.mod");

@@ -7,7 +7,7 @@
 
 use super::process::ClusterProcess;
 use super::{Deadline, WorkDir, build_dir};
-use crate::commands::Outcome;
+use crate::commands::{Outcome, target_dir};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ fn build(root: &Path, on_rocksdb: bool) -> Result<KafkaBuild, String> {
         checked(
             Command::new("cargo").args(["build", "--quiet", "-p", "esker-rocksdbjni"]).current_dir(root),
         )?;
-        let built = root.join("target/debug/librocksdbjni.so");
+        let built = target_dir(root).join("debug/librocksdbjni.so");
         fs::copy(&built, library.join("librocksdbjni.so"))
             .map_err(|e| format!("{}: {e}", built.display()))?;
     }
