@@ -51,4 +51,5 @@ mod universal;
 mod updates;
 mod wal_types;
 mod walrec;
+mod without_rocksdb;
 mod write_prepared;
