@@ -1,7 +1,10 @@
 //! The compaction job: takes a plan, runs it, and installs the result.
 //!
-//! Steps and locks: state lock: pick and mark the inputs → no lock: one thread per key range →
-//! manifest lock: log the edit, then state lock: publish the new version.
+//! Steps
+//!  1. Under the state lock: picks a plan and marks its inputs.
+//!  2. Without a lock: writes the outputs, each key range on its own thread.
+//!  3. Under the manifest lock: logs the version edit.
+//!  4. Under both locks: publishes the new version.
 //!
 //! Invariants
 //!  1. Inputs stay marked until the result is installed or abandoned, so no two compactions read or
@@ -53,7 +56,7 @@ struct Task {
     cancelled: Arc<AtomicBool>,
     /// Whether all inputs have been read: later errors are not due to damaged inputs.
     installs: AtomicBool,
-    /// Counts it among those that the family's `compaction_thread_limiter` limits.
+    /// The task's place in the family's `compaction_thread_limiter`, if there is one.
     _token: Option<TaskToken>,
 }
 
@@ -63,8 +66,7 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     let registered = task.manual.is_none().then(|| Registered { engine, canceled: task.cancelled.clone() });
     let result = run(engine, &mut task);
     let manual = task.manual;
-    // Drops the task before the caller sees the end of the job, so that no file stays on disk for
-    // it.
+    // The task keeps files on disk, so it is dropped before the caller sees the end of the job.
     drop(task);
     drop(registered);
     if let Some(id) = manual {
@@ -141,13 +143,13 @@ fn cancel_without_room(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumb
     Err(Error::new(ErrorKind::CompactionTooLarge, too_large))
 }
 
-/// Manual compactions come first, because callers wait for them.
+/// Takes the next compaction, if one is due. Manual ones come first, because callers wait for them.
 fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     let oldest_snapshot = engine.oldest_snapshot_at_release();
     let mut state = engine.state.lock();
     state.compactions_unbegun -= 1;
-    // The time is read under the lock: a thread that finds the family queued relies on this check
-    // of its ages.
+    // A thread that finds the family in the queue leaves the check of its files' ages to this job.
+    // So the job reads the time under the lock.
     let now_seconds = engine.env.clock.now_seconds();
     // Read under the lock, too: the plan is picked from the current version.
     let oldest_live = engine.oldest_reader();
@@ -188,8 +190,9 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     take_automatic(engine, &mut state, (now_seconds, oldest_snapshot, oldest_live))
 }
 
-/// Takes the next automatic compaction for which there is room. `times`: now, the oldest snapshot
-/// at a release, the oldest reader.
+/// Takes the next automatic compaction that the `compaction_thread_limiter` of its family allows.
+/// The numbers are the present time in seconds, the oldest snapshot at a release, and the oldest
+/// reader.
 fn take_automatic(
     engine: &Arc<Engine>,
     state: &mut DbState,
@@ -249,7 +252,8 @@ fn take_automatic(
     None
 }
 
-/// A token of the limiter; `None` if it has no room. The database then looks again once it has.
+/// A token of the limiter; `None` if the limiter has no room. Once it may have room again, it calls
+/// the database, which then queues the families that wait.
 fn request_token(engine: &Arc<Engine>, limiter: &Arc<ConcurrentTaskLimiter>) -> Option<TaskToken> {
     let database = Arc::downgrade(engine);
     TaskToken::acquire(limiter, engine.tag, move || {
@@ -280,7 +284,8 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     engine.report_compaction_begin(job, &task.cf, plan);
     let readers = (&snapshots[..], prepared.as_ref());
     let results = if plan.is_deletion { Vec::new() } else { run_all(engine, task, job, readers) };
-    // Its end makes no compaction due, so the outputs are not marked as kept for it.
+    // No release ends the snapshot that the job has added. So the outputs are marked as kept for
+    // the live snapshots only.
     let snapshots = prepared.as_ref().map_or_else(|| snapshots.clone(), |prepared| prepared.live(&snapshots));
     let snapshots: Arc<[SequenceNumber]> = snapshots.into();
     let outcome = check_results(engine, task, &results).and_then(|()| {
@@ -336,7 +341,7 @@ fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> Compaction
 /// The error of a compaction that was cancelled: aborted, or, if it is a manual one, cancelled by
 /// its caller or by `disable_manual_compaction`.
 fn cancellation(engine: &Engine, task: &Task) -> Option<Error> {
-    // An installation is not cancelled: its errors are its own.
+    // A cancellation does not stop an installation. So an error there has another cause.
     let installs = task.installs.load(Ordering::Relaxed);
     if !task.cancelled.load(Ordering::Acquire) || installs || engine.is_shutting_down() {
         return None;
@@ -426,7 +431,8 @@ fn run_subjobs(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// User keys that cut the inputs into parts of about equal size, one for each allowed thread.
+/// User keys that cut the inputs into parts of about equal size. There is at most one part for each
+/// allowed thread, and one for each target file size of input bytes.
 fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     let plan = &task.plan;
     let threads = match task.max_subcompactions {
@@ -540,7 +546,8 @@ fn install(
     Ok(())
 }
 
-/// Releases the task's marks, and puts its error in force. Returns `result`.
+/// Ends the task, and returns `result`. After an error: releases the task's marks, and quarantines
+/// the damaged inputs or puts the error in force.
 fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) -> Result<Vec<FileNumber>> {
     let damaged = match &result {
         Err(error) if !task.installs.load(Ordering::Relaxed) => {

@@ -1,4 +1,5 @@
-//! The ways in which a database is opened: by itself, with families, for reading only.
+//! The ways to open a database: its default family or given families, for writing or for reading
+//! only, as a secondary, for a job.
 
 use super::Db;
 use super::descriptor::ColumnFamilyDescriptor;
@@ -36,10 +37,10 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the database has other families (the message names them) ·
-    /// `IoError`, retryable: open elsewhere · `Corruption`: names file and offset, or a
-    /// database file without a CURRENT · `NotSupported`: names the feature · `IoError` from the
-    /// directory.
+    /// `InvalidArgument`: the database has other families (the message names them) · `IoError`,
+    /// retryable: the database is open elsewhere · `Corruption`: a file is damaged (the message
+    /// names file and offset), or there are database files without a CURRENT · `NotSupported`: the
+    /// database uses a feature that the message names · `IoError` from the directory.
     pub fn open_default(path: impl AsRef<Path>) -> Result<Db> {
         let mut options = Options::default();
         options.db.create_if_missing = true;
@@ -60,10 +61,11 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has families that the call does not name (the message does); an
-    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
-    /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
-    /// `IoError` from the directory.
+    /// `error_if_exists` is on; it has families that the call does not name (the message names
+    /// them); an option is out of range · `IoError`, retryable: the database is open elsewhere ·
+    /// `Corruption`: a file is damaged (the message names file and offset), or there are database
+    /// files without a CURRENT · `NotSupported`: the database uses a feature that the message
+    /// names · `IoError` from the directory.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
         Db::open_with(&options.db, path, vec![default], OpenMode::ReadWrite)
@@ -87,10 +89,11 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has families that the call does not name (the message does); an
-    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
-    /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
-    /// `IoError` from the directory.
+    /// `error_if_exists` is on; it has families that the call does not name (the message names
+    /// them); an option is out of range · `IoError`, retryable: the database is open elsewhere ·
+    /// `Corruption`: a file is damaged (the message names file and offset), or there are database
+    /// files without a CURRENT · `NotSupported`: the database uses a feature that the message
+    /// names · `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
         path: impl AsRef<Path>,
@@ -112,17 +115,18 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the database does not exist, or an option is out of range · `Corruption`:
-    /// names file and offset · `NotSupported`: names the feature · `IoError` from the directory.
+    /// `InvalidArgument`: the database does not exist, or an option is out of range ·
+    /// `Corruption`: a file is damaged (the message names file and offset) · `NotSupported`: the
+    /// database uses a feature that the message names · `IoError` from the directory.
     pub fn open_for_read_only(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
         Db::open_with(&options.db, path, vec![default], OpenMode::ReadOnly)
     }
 
-    /// Opens the default family of the database in `path` as a secondary: reads it beside the
-    /// process that owns it, the primary, and applies the primary's changes at each
-    /// [`Db::try_catch_up_with_primary`]. Takes no lock and changes no file of the primary. Its own
-    /// LOG is in `secondary_path`, which is created if it is missing.
+    /// Opens the default family of the database in `path` as a secondary. Another process, the
+    /// primary, owns the database. The secondary reads beside it, and applies its changes at each
+    /// [`Db::try_catch_up_with_primary`]. It takes no lock and changes no file of the primary. Its
+    /// own LOG is in `secondary_path`, which is created if it is missing.
     ///
     /// Between two catch-ups reads see one point in time; each snapshot or iterator keeps its own
     /// point in time. Calls that change the database give `NotSupported`. The secondary holds a
@@ -143,9 +147,10 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the database does not exist, or an option is out of range · `Corruption`:
-    /// names file and offset · `NotSupported`: names the feature · `TryAgain`: the primary changes
-    /// its files faster than they are read · `IoError` from the directories.
+    /// `InvalidArgument`: the database does not exist, or an option is out of range ·
+    /// `Corruption`: a file is damaged (the message names file and offset) · `NotSupported`: the
+    /// database uses a feature that the message names · `TryAgain`: the primary changes its files
+    /// faster than they are read · `IoError` from the directories.
     pub fn open_as_secondary(
         options: &Options,
         path: impl AsRef<Path>,
@@ -174,8 +179,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database or a family does not exist, or an option is out of range ·
-    /// `Corruption`: names file and offset · `NotSupported`: names the feature · `TryAgain`: the
-    /// primary changes its files faster than they are read · `IoError` from the directories.
+    /// `Corruption`: a file is damaged (the message names file and offset) · `NotSupported`: the
+    /// database uses a feature that the message names · `TryAgain`: the primary changes its files
+    /// faster than they are read · `IoError` from the directories.
     pub fn open_cf_as_secondary(
         options: &DbOptions,
         path: impl AsRef<Path>,
@@ -201,10 +207,11 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has families that the call does not name (the message does); an
-    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
-    /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
-    /// `IoError` from the directory.
+    /// `error_if_exists` is on; it has families that the call does not name (the message names
+    /// them); an option is out of range · `IoError`, retryable: the database is open elsewhere ·
+    /// `Corruption`: a file is damaged (the message names file and offset), or there are database
+    /// files without a CURRENT · `NotSupported`: the database uses a feature that the message
+    /// names · `IoError` from the directory.
     pub fn open_with(
         options: &DbOptions,
         path: impl AsRef<Path>,
@@ -232,8 +239,7 @@ impl Db {
         VersionSet::list_column_families(options.env.fs.as_ref(), path.as_ref())
     }
 
-    /// Opens the database for work with options of its own. They apply to this open only: the
-    /// OPTIONS file stays as it is.
+    /// [`Db::open_cf`] without a new OPTIONS file: the options given are for this open only.
     /// # Errors
     /// Those of [`Db::open`].
     pub(crate) fn open_keeping_options_file(
@@ -244,7 +250,8 @@ impl Db {
         Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
     }
 
-    /// [`Db::open_cf`] for transactions under `WritePrepared`.
+    /// [`Db::open_cf`] for transactions under an early write policy: `WritePrepared` or
+    /// `WriteUnprepared`.
     /// # Errors
     /// Those of [`Db::open_cf`].
     pub(crate) fn open_write_prepared(
@@ -256,9 +263,9 @@ impl Db {
         Db::open_in_mode(options, path, families, (OpenMode::ReadWrite, None), reads, true)
     }
 
-    /// See `Db::open_cf_as_secondary`.
+    /// The work of [`Db::open_cf_as_secondary`].
     /// # Errors
-    /// Those of `Db::open_cf_as_secondary`.
+    /// Those of [`Db::open_cf_as_secondary`].
     pub(super) fn open_following(
         options: &DbOptions,
         path: &Path,
@@ -272,9 +279,9 @@ impl Db {
         Db::open_in_mode(&options, path, families, mode, (SecondaryReads::TablesAndWals, false), false)
     }
 
-    /// As a secondary, without the entries that are in WALs only.
+    /// Opens families for a compaction job, as a secondary that reads tables and no WALs.
     /// # Errors
-    /// Those of `Db::open_cf_as_secondary`.
+    /// Those of [`Db::open_cf_as_secondary`].
     pub(super) fn open_for_job(
         options: &DbOptions,
         path: &Path,
@@ -285,7 +292,7 @@ impl Db {
         Db::open_in_mode(options, path, families, mode, (SecondaryReads::Tables, false), false)
     }
 
-    /// `notes_options`: whether the OPTIONS file gets the options of this open.
+    /// [`Db::open_with`], with a choice: `notes_options` says whether to write an OPTIONS file.
     pub(super) fn open_noting(
         options: &DbOptions,
         path: &Path,

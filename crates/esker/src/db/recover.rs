@@ -7,10 +7,10 @@
 //! ends.
 //!
 //! Invariants
-//!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log
-//!     number: older ones are in its tables.
+//!  1. A family gets no op of a WAL numbered below the family's log number: its tables have these
+//!     ops.
 //!  2. Sequence numbers advance over every counted op, also of dropped families.
-//!  3. Uncommitted ops cannot be seen afterwards, also where RocksDB has put them into tables.
+//!  3. Uncommitted ops cannot be seen afterwards, even if an early policy has put them into tables.
 //!  4. Read-only recovery writes nothing.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are
@@ -68,7 +68,7 @@ pub(super) struct Recovery<'a> {
     /// The table cache of each opened family.
     pub(super) tables: &'a BTreeMap<ColumnFamilyId, Arc<TableCache>>,
     pub(super) former_operators: &'a FormerOperators,
-    /// Whether transactions continue under `WritePrepared`.
+    /// Whether transactions continue under an early policy: `WritePrepared` or `WriteUnprepared`.
     pub(super) write_prepared: bool,
 }
 
@@ -155,8 +155,9 @@ impl ReplayedFamily {
 impl Recovery<'_> {
     /// Replays every WAL that may hold something.
     /// # Errors
-    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported` for what
-    /// the WAL holds and this engine does not do (transactions) · `IoError`.
+    /// `Corruption` with WAL and offset, where the recovery mode refuses damage · `NotSupported`:
+    /// a WAL has prepared sections and `allow_2pc` is off, or a prepared section deletes ranges
+    /// under an early policy · `IoError`.
     pub(super) fn run(
         &self,
         manifest: &VersionSet,
@@ -200,17 +201,21 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // Three kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open
-        // continues only in a mode that accepts such an end, and only if no sequence number is
-        // missing: a write without a WAL takes one. The next open would apply a WAL with a part in
-        // tables again, and its merges twice. It may also have no filter, and would apply the
-        // records that a filter dropped. (With `allow_2pc`, `avoid_flush_during_recovery` is off.)
+        // WALs are not kept in three cases:
+        //  - A WAL has ended in doubt. The next open continues behind it only in a mode that
+        //    accepts such an end. It also stops if a sequence number is missing, and a write
+        //    without a WAL takes one.
+        //  - Tables have a part of a WAL. The next open would apply that part again, and its merges
+        //    twice.
+        //  - A filter has changed or dropped records. The next open may have no filter, and would
+        //    apply the original records.
+        // With `allow_2pc`, `avoid_flush_during_recovery` is off.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
         let ended = run.two_phase.take_ended();
         let unresolved = std::mem::take(&mut run.two_phase).into_unresolved()?;
-        // Looks before the flush, which drops pairs of entries and merges operands.
+        // `take_back` comes before the flush, which drops pairs of entries and merges operands.
         let taken_back = run.take_back(&unresolved)?;
         if !self.is_read_only() && flush {
             run.keep_single_deletions(&unresolved, &ended)?;
@@ -311,8 +316,8 @@ impl Recovery<'_> {
         self.before_manifest.is_some()
     }
 
-    /// Whether damage at the end of a WAL may be a record that another process is writing. The
-    /// other recovery modes accept such an end.
+    /// Whether an error may come from a record that another process is still writing. Only
+    /// `AbsoluteConsistency` refuses a WAL that ends within a record.
     fn may_be_under_way(&self) -> bool {
         self.is_read_only() && self.options.wal_recovery_mode == WalRecoveryMode::AbsoluteConsistency
     }
@@ -363,7 +368,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// WALs numbered less hold nothing that is not in tables, and no transaction that is prepared.
+    /// The smallest number of a WAL to replay. Tables have all committed entries of older WALs.
+    /// Without `allow_2pc` these may still have prepared sections: see `note_old_sections`.
     fn smallest_wanted(&self, manifest: &VersionSet) -> FileNumber {
         let for_sections = manifest.min_log_number_to_keep();
         if self.options.allow_2pc {
@@ -407,8 +413,8 @@ impl Recovery<'_> {
     }
 }
 
-/// Whether a WAL that lost nothing may end with this event: after a crash within a record, or where
-/// the records of an older WAL begin, over which it was written.
+/// Whether a WAL that lost nothing may end with this event. A crash may leave a part of a record.
+/// In a recycled WAL, records of an older WAL follow the new ones.
 fn is_usual_end(event: LogEvent) -> bool {
     use LogCorruption::{BadLength, ChecksumMismatch};
     match event {
@@ -515,8 +521,7 @@ impl ReplayRun<'_> {
 
     /// Checks that each WAL kept its contents during replay.
     /// # Errors
-    /// `TryAgain` if the owner may have written over a WAL while it was replayed: it renames one
-    /// first.
+    /// `TryAgain` if a replayed WAL is gone: the owner renames a WAL before it writes over it.
     fn check_not_recycled(&self) -> Result<()> {
         for wal in &self.recyclable {
             if !self.recovery.fs.file_exists(&wal_file_name(self.recovery.wal_dir, *wal))? {
@@ -532,9 +537,9 @@ impl ReplayRun<'_> {
         find_refusal(batch, |id| self.families.get(&id).filter(needs_wal).map(|f| &f.icmp))
     }
 
-    /// Whether the WAL before this one was replayed to its end. True if this batch does not record
-    /// the end of that WAL. Copies of what is in one that has failed count only when that one does
-    /// not any more.
+    /// Whether the replay of this WAL continues. The batch may state the end of the WAL before this
+    /// one. If that end is lost, the recovery mode decides. If a needed WAL before this one has
+    /// failed, replay stops: the copies of its sections in this WAL do not count yet.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
         // An unneeded WAL may have been deleted. For sections the MANIFEST names the oldest WAL
@@ -550,7 +555,8 @@ impl ReplayRun<'_> {
         self.decide.after(p.number, self.two_phase.knows_next_number().then_some(p.due), is_whole)
     }
 
-    /// Logs the warning of the last step, which dealt with `event`, and records a loss.
+    /// Logs the warning of the last step, which dealt with `event`. Records a loss, unless a WAL
+    /// that lost nothing may end with `event`.
     fn log_warning(&mut self, event: Option<LogEvent>) {
         if let Some(warning) = self.decide.take_warning() {
             self.ended_in_doubt = true;
@@ -588,8 +594,8 @@ impl ReplayRun<'_> {
 
     /// Checks that no family has tables newer than the point where replay stopped.
     /// # Errors
-    /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more:
-    /// its tables are newer than the recovered state of the others.
+    /// `Corruption` if a family with tables does not need the WAL in which replay stopped. Its
+    /// tables are newer than the recovered state of the other families.
     fn check_stop(&self) -> Result<()> {
         let Some(stopped) = self.decide.stopped_in() else { return Ok(()) };
         let tolerant = WalRecoveryMode::SkipAnyCorruptedRecords == self.recovery.options.wal_recovery_mode;

@@ -3,9 +3,14 @@
 //! In: the result of recovery (`db/open.rs`). Out: one [`Engine`] that the write path and the
 //! background jobs share.
 //!
-//! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
-//! `install` (publishes a job's result), `secondary` (the state of an engine that follows a
-//! primary), `jobs` (starts jobs), `stall`, `covered`, `background_error`, `scrub`, `space`;
+//! Reading order:
+//!  1. `state`: the fields under the db mutex, with `totals`, `history` and `times`
+//!  2. this file
+//!  3. `install`: publishes a job's result
+//!  4. `secondary`: the state of an engine that follows a primary
+//!  5. `jobs`: starts jobs
+//!  6. `stall`, `covered`, `background_error`, `scrub`, `space`
+//!
 //! `traces`, `report`, `counters`, `under_way`, `periodic_work` and `parts` help them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
@@ -80,7 +85,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The pause before a retry of failed work whose error a listener has cleared. RocksDB's number.
+/// The pause before a retry of failed work. RocksDB's number.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The ranks of the engine's locks: a thread may only take a lock of a higher rank than it holds.
@@ -189,8 +194,8 @@ pub(crate) struct Engine {
     pub(crate) wal_bytes_limit: AtomicU64,
     /// WAL bytes at which a write leader checks again which families hold WALs back. Until then,
     /// the families that it found are being flushed, or a prepared transaction holds the WALs back.
-    /// A flush and a resolved section set this mark to zero. The limit is a mark of its own,
-    /// because its computation reads every family.
+    /// A flush, a deletion of WALs and a resolved section set this mark to zero. They leave the
+    /// limit as it is, because its computation reads every family.
     pub(crate) wal_bytes_of_next_check: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// Whether a memtable is full: the next leader switches it.
@@ -213,8 +218,8 @@ pub(crate) struct Engine {
     /// The lowest `bottommost_threshold` of families that compact by themselves. Until the oldest
     /// snapshot is newer than this threshold, releases of snapshots make no compaction due.
     pub(crate) snapshot_threshold: AtomicU64,
-    /// The sections whose entries are in memtables and tables before their commit, under the write
-    /// policy `WritePrepared`; `None` under `WriteCommitted`.
+    /// The sections whose entries are in memtables and tables before their commit, under an early
+    /// write policy (`WritePrepared` or `WriteUnprepared`); `None` under `WriteCommitted`.
     pub(crate) commits: Option<CommitTable>,
     /// Prepared transactions that are neither committed nor rolled back.
     pub(crate) prepared: Mutex<PreparedSections>,
@@ -312,7 +317,7 @@ impl Engine {
     pub(crate) fn snapshots_for_job(&self) -> Result<(Vec<SequenceNumber>, Option<SectionsForJob>)> {
         let Some(commits) = &self.commits else { return Ok((self.snapshots.all(), None)) };
         let for_job = commits.for_job(&self.snapshots, || self.visible_sequence());
-        // Another job that syncs holds the lock meanwhile.
+        // Another job that syncs the WALs holds this lock, so this call waits for its end.
         let mut wals = self.wals.lock();
         if commits.has_unsynced() {
             commits.set_synced();
@@ -401,8 +406,8 @@ impl Engine {
 
     /// Puts a background error in force. It stops background work and, if it is severe enough,
     /// writes. A transient error starts an automatic recovery, unless options or listeners forbid
-    /// it. Returns the error in force; `None`: a listener has cleared it, and the caller must retry
-    /// the failed work or report the error to a waiting caller.
+    /// it. Returns the error in force. `None`: a listener has cleared the error. The caller must
+    /// then retry the failed work, or report the error to a waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
         let answer = self.ask_listeners(error, reason);
@@ -423,8 +428,8 @@ impl Engine {
         Some(in_force)
     }
 
-    /// Waits before a retry of failed work whose error a listener has cleared. Returns at once if
-    /// jobs must end.
+    /// Waits before a retry of failed work: a listener has cleared its error, or disk space was
+    /// missing. Returns at once if jobs must end.
     pub(crate) fn pause_before_retry(&self) {
         let mut state = self.state.lock();
         let clock = self.env.clock.as_ref();

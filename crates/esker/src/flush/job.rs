@@ -60,8 +60,8 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
         state.flushes_unbegun -= 1;
         let Some(request) = take_flush(&mut state) else { return };
         // The state lock is held from `take_flush` to the end of `take_parts`. Otherwise an atomic
-        // flush requested between the two calls could miss a family: the family's memtables would
-        // be neither in a queued request nor marked as `flushing`.
+        // flush that is requested between the two calls could miss a family. The family's memtables
+        // would be neither in a queued request nor marked as `flushing`.
         let parts = take_parts(engine, &mut state, &request);
         (request, parts)
     };
@@ -176,7 +176,7 @@ impl Drop for Telling<'_> {
 fn take_parts(engine: &Engine, state: &mut DbState, request: &FlushRequest) -> Vec<Part> {
     let mut parts = Vec::new();
     // Atomic flushes and recoveries take all families, even families that the request does not
-    // name: a switch of memtables after the request may have added memtables of these families.
+    // name. A switch of memtables after the request may have added memtables of these families.
     // Each switch covers all families, so the waiting memtables of all families end at the same
     // write.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
@@ -330,8 +330,8 @@ pub(crate) fn raise_log_numbers(
     }
 }
 
-/// The largest log number that the MANIFEST may record for a family: the number of the first WAL
-/// that is needed and perhaps not durable yet. All needed WALs with numbers below `durable` are
+/// The largest log number that the MANIFEST may record for a family. It is the number of the first
+/// WAL that is needed and perhaps not durable yet. All needed WALs with numbers below `durable` are
 /// durable. A WAL that only families in `leaving` need does not count.
 fn log_number_limit(
     engine: &Engine,
@@ -395,8 +395,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     })
 }
 
-/// Queues flushes of memtables that filled up during this flush. These flushes had to wait, because
-/// one flush of a family runs at a time.
+/// Queues flushes of memtables that still wait after this flush. If it failed, these are its own.
+/// Others filled up during it: they had to wait, because one flush of a family runs at a time.
 fn requeue(
     engine: &Engine,
     state: &mut DbState,

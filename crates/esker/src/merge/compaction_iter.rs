@@ -9,20 +9,20 @@
 //! its *head*. From newest to oldest:
 //!  - a head is kept, unless a tombstone of its stripe hides it; then its whole stripe is hidden;
 //!  - entries behind a head are dropped; single deletions stay until they meet their own value;
-//!  - a deletion in the oldest stripe is dropped if no deeper level can hold the key; at the
-//!    bottommost level, if no older entry of the key follows and no transaction may check it for
-//!    conflicts;
-//!  - a single deletion and the next older entry, a value in its stripe, are both dropped, unless a
-//!    snapshot sees the deletion only;
-//!  - merge operands are combined with each other, and with the value below them if it is in the
-//!    same stripe or if there is none anywhere;
+//!  - a deletion in the oldest stripe is dropped if no deeper level can hold the key;
+//!  - at the bottommost level, a deletion is dropped if no entry of an older stripe follows and no
+//!    transaction may check the key for conflicts;
+//!  - a single deletion and the next older entry are both dropped if that is a value of the same
+//!    stripe, and all snapshots that see the deletion see the value;
+//!  - merge operands of a stripe are combined with each other. The value below them takes part if
+//!    it is in the same stripe. If there surely is none, the result is a value;
 //!  - two entries with one sequence number and type count once: a repair may find an entry twice;
 //!  - at the bottommost level, sequence numbers that all snapshots see become zero;
 //!  - entries of transactions that are prepared and not resolved stay, with their numbers, and hide
 //!    nothing;
-//!  - entries of a resolved transaction are in the stripe of its commit. If the next newer entry,
-//!    operands left out, is in an older stripe, they are in that one: a save point gave the key
-//!    back, and another wrote it before the commit.
+//!  - an entry of a resolved transaction is in the stripe of its commit. The next newer entry that
+//!    is no operand may be in an older stripe: a save point gave the key back, and another wrote it
+//!    before the commit. Then the older entry is in that stripe, too.
 //!
 //! Invariants
 //!  1. While an output is shown, the input is at the output's entry (`Source::Input`,
@@ -470,8 +470,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// The stripe of the input's entry at `sequence`: not newer than those before it, which hide it
-    /// from all snapshots of newer stripes.
+    /// The stripe of the input's entry at `sequence`. It is never newer than that of a newer value
+    /// or deletion of the key, which hides the entry from all snapshots of newer stripes.
     #[inline]
     fn stripe_in_key(&self, sequence: SequenceNumber) -> usize {
         match self.stripe_of(sequence) {
@@ -706,7 +706,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         };
         match next.filter(is_seen_with).map(|next| next.value_type) {
             Some(older @ (ValueType::SingleDeletion | ValueType::Deletion)) => {
-                // The older single deletion deletes every value that this one could.
+                // The older deletion hides every value that this one could delete.
                 self.stats.dropped_obsolete += 1;
                 self.stats.single_deletion_mismatches += u64::from(older == ValueType::Deletion);
                 if !hidden {

@@ -256,9 +256,10 @@ impl Replayed {
     ///
     /// The table may lack the entry itself: a flush drops overwritten entries and joins operands.
     /// But entries of one key are flushed in order. So a table that has the key with this or a
-    /// newer sequence number, or hides it, comes from a flush after this entry. If tables are lost,
-    /// a lost one may have had the entry: an operand that is older than all entries of this table
-    /// is then taken from the WAL.
+    /// newer sequence number, or hides it, comes from a flush after this entry. If a table is lost,
+    /// it may have had the entry. One case does not count then: all entries of this table are
+    /// newer, and its newest entry of the key is an operand. The repair takes the entry from the
+    /// WAL.
     fn has(&self, sequence: SequenceNumber, entry: &ApplyEntry<'_>) -> Result<bool> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let plain = self.icmp.without_timestamp();

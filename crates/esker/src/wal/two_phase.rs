@@ -1,25 +1,26 @@
 //! Two-phase transactions in WALs: the ops that each record applies, their sequence numbers, and
 //! the transactions that stay prepared.
 //!
-//! In: the records of all WALs, in order. Out: ops to apply, each with the WAL whose data it
-//! belongs to; at the end the sections that were prepared and neither committed nor rolled back.
+//! In: the records of all WALs, in order. Out: the ops to apply, each with the WAL whose data it
+//! belongs to. At the end: the transactions that are neither committed nor rolled back.
 //! Source: RocksDB `db/write_batch.cc` (`MemTableInserter`),
 //! `utilities/transactions/write_{prepared,unprepared}_txn_db.h`.
 //!
-//! | policy | ops of a section | numbers |
-//! |---|---|---|
-//! | write-committed | applied by its commit, from the number of the commit's record on | one for each op |
-//! | write-prepared, write-unprepared ("early") | RocksDB had them in memtables when the section was logged | one for each part of a batch without repeated keys |
+//!  - Under write-committed, the commit applies the ops of a section. Each op takes a number, from
+//!    the number of the commit's record on.
+//!  - Under write-prepared and write-unprepared ("early" policies), the writer put the ops into
+//!    memtables at the prepare or spill. Each part of a batch without repeated keys takes a number.
 //!
 //! Invariants
-//!  1. No op of a section is applied before its commit, under any policy: uncommitted ops cannot be
-//!     seen.
+//!  1. No op of a section is applied before its commit, or before the rollback that undoes it:
+//!     uncommitted ops cannot be seen.
 //!  2. Ops of an early policy keep their original numbers, and belong to the section's WAL: tables
 //!     may have them.
 //!  3. The markers show the policy of a WAL; batches of an early policy end in a marker or a no-op.
-//!  4. Under an early policy a rolled back transaction leaves its ops, below the older values of
-//!     its keys, which come before the marker. RocksDB leaves out keys that were only merged
-//!     (`rollback_merge_operands`), and keys that a save point has undone already.
+//!  4. Under an early policy the ops of a rolled back transaction stay, below the older values of
+//!     its keys. The rollback's record has these values before its marker. It may lack a key that a
+//!     save point has undone already. RocksDB's may also lack a key that was only merged
+//!     (`rollback_merge_operands`).
 
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::Arc;
@@ -57,8 +58,8 @@ pub(crate) struct SectionOp<'a> {
 }
 
 impl UnresolvedTransaction {
-    /// False if the transaction spilled under write-unprepared and never prepared. Recovery drops
-    /// such a transaction.
+    /// Whether the transaction is prepared. Recovery drops one that spilled under write-unprepared
+    /// and never prepared.
     pub(crate) fn is_prepared(&self) -> bool {
         self.sections.last().is_some_and(|section| section.kind != PrepareKind::Unprepared)
     }
@@ -143,15 +144,16 @@ pub(crate) struct TwoPhaseReplay {
     /// Whether each batch of the present WAL takes one number; `None` until a record shows it.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
-    /// The families of their ops under an early policy, each with the newest WAL of these.
+    /// The families of each early transaction's ops, each with the newest WAL of these ops.
     early_families: BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
-    /// Early transactions whose sections the record of an open has ended. If that open did not
-    /// finish, the next one reads the same WALs and tables, and must keep what it kept.
+    /// Early transactions that the record of an earlier open has ended. If that open did not
+    /// finish, this one reads the same WALs and tables. It must then keep the same single
+    /// deletions.
     ended: Vec<UnresolvedTransaction>,
-    /// The families of their ops, each with the newest WAL of these.
+    /// The families of the ops of `ended`, each with the newest WAL of these ops.
     ended_families: BTreeMap<ColumnFamilyId, FileNumber>,
-    /// Whether the last record took an unknown count of numbers. It commits a section whose WAL is
-    /// deleted, or rolls one back before its own WAL has shown the policy.
+    /// Whether the last record took an unknown count of numbers. Such a record commits a section
+    /// whose WAL is deleted. Or it rolls one back before its own WAL has shown the policy.
     took_unknown: bool,
 }
 
@@ -263,16 +265,16 @@ impl TwoPhaseReplay {
         self.by_batch == Some(true)
     }
 
-    /// Whether the resolution of an open section of an early policy, or the end of the replay, may
-    /// apply ops of a WAL from `log_number` on to this family. Costs a look at each open
-    /// transaction.
+    /// Whether replay may still add ops of this family that belong to a WAL numbered `log_number`
+    /// or higher. The resolution of an open early transaction adds its ops. The end of the replay
+    /// adds single deletions of ended ones. Costs a look at each open transaction.
     pub(crate) fn may_add_to(&self, family: ColumnFamilyId, log_number: FileNumber) -> bool {
         let open = self.early_families.values().filter_map(|wals| wals.get(&family));
         let newest = open.chain(self.ended_families.get(&family)).max();
         newest.is_some_and(|wal| *wal >= log_number)
     }
 
-    /// Takes the early transactions whose sections records of opens have ended.
+    /// Takes the early transactions that records of earlier opens have ended.
     pub(crate) fn take_ended(&mut self) -> Vec<UnresolvedTransaction> {
         self.ended_families.clear();
         std::mem::take(&mut self.ended)
@@ -306,9 +308,9 @@ impl TwoPhaseReplay {
                     _ => None,
                 })
             };
-            // The record of an open begins with rollbacks and goes on. Without a section a no-op
-            // at its end tells that it numbers by batch. A write group's record that ends in
-            // another marker has a transaction of its own there.
+            // The record of an open begins with rollbacks, and other ops follow. If it has no
+            // section, a no-op at its end shows that it numbers by batch. A record that ends in
+            // another marker comes from a write group: that marker belongs to another transaction.
             let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
             let last = batch.iter().last();
             let ends_in_ops = last.is_some_and(|op| op.family().is_some() || op == BatchOp::Noop);
@@ -334,7 +336,7 @@ impl TwoPhaseReplay {
 #[cold]
 fn not_allowed(wal: FileNumber) -> Error {
     Error::not_supported(format!(
-        "{:06}.log holds two-phase transactions; open it with a TransactionDb or with allow_2pc",
+        "{:06}.log holds two-phase transactions; open the database with a TransactionDb or with allow_2pc",
         wal.0
     ))
 }
@@ -418,10 +420,10 @@ impl Record<'_> {
         self.prepared.remove(xid).unwrap_or_default()
     }
 
-    /// Applies the ops of a rolled back transaction below those that undo them, as the writer did:
-    /// a single deletion and the put that undoes it belong together. Applies nothing if the record
-    /// begins with the rollback and goes on: then an open has written the section again, or dropped
-    /// it.
+    /// Applies the ops of a rolled back early transaction below those that undo them, as the writer
+    /// did. A put that undoes a single deletion needs that deletion below it. If the record begins
+    /// with the rollback and does not end in one, it is the record of an open. The open has written
+    /// the section again, or dropped it, so nothing is applied.
     fn apply_rolled_back(
         &mut self,
         xid: &[u8],
@@ -572,10 +574,15 @@ pub(crate) fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)
 /// The kinds of a transaction's ops on one key, for the ops that take them back. They include the
 /// ops that a rollback to a save point wrote.
 ///
-/// Suppose that users delete the key by single deletions. A single deletion stays until it meets
-/// its value. But a deletion is dropped as soon as a newer value lies over it; a single deletion of
-/// that value would then show the value that was taken back. Other users need the deletion, because
-/// a single deletion removes one value only. So a key without a former value gets both.
+/// The key gets its former value, or a deletion if it had none. If the last op puts a value, the
+/// key may also get a single deletion below that, for users who delete it singly. A deletion is
+/// dropped once a newer value lies over it. A single deletion of the newer value would then show
+/// the value that was taken back. The single deletion below prevents that: it stays until it meets
+/// its value.
+///
+/// Other users need the deletion, because a single deletion removes one value only. So a key
+/// without a former value gets both. A key with a former value gets a single deletion if the
+/// transaction has deleted it singly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyWrites {
     /// Whether the newest op puts a value.
@@ -754,7 +761,8 @@ impl PreparedSections {
         self.open.get(xid)?.batch.clone()
     }
 
-    /// The oldest WAL with a section that is not resolved. Does not depend on their number.
+    /// The oldest WAL with a section that is not resolved. The cost does not depend on the number
+    /// of sections.
     pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
         self.open_by_wal.keys().next().copied()
     }

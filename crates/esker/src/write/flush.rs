@@ -38,7 +38,8 @@ impl WritePath {
         let leader = self.lead_alone_urgently();
         let failed_before = self.begin_flush(reason)?;
         self.switch_memtables_then(&leader, families, |_, _| ())?;
-        // Queued before another leader switches memtables: their flush could begin alone.
+        // The flush is queued before the lead ends. Otherwise the next leader could queue a flush
+        // of one of these families alone.
         let newest = self.queue_sealed(families, reason, true);
         drop(leader);
         self.engine.report_manual_flush(families, reason);
@@ -226,8 +227,8 @@ impl WritePath {
             wals.current_number()
         };
         self.log_sections_again(fresh)?;
-        // An earlier attempt may have left a WAL without a record. In a recycled WAL, old records
-        // would stop the replay before the fresh WAL, so no family may need it.
+        // An earlier attempt may have left a recycled WAL without a new record. The old records in
+        // it would stop a replay before the fresh WAL, so no family may need it.
         forget_old_wals(&mut self.engine.state.lock(), fresh);
         drop(leader);
         self.flush_all(reason)?;

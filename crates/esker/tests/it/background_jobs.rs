@@ -277,7 +277,7 @@ fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads()
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
+#[expect(clippy::disallowed_methods, reason = "a thread that waits for ever is left behind")]
 fn no_call_waits_for_compactions_of_a_read_only_database() {
     let mut options = options();
     let db = Db::open(&options, "/db").unwrap();

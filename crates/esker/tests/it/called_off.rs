@@ -76,7 +76,7 @@ fn no_table() -> FaultRule {
 }
 
 /// The result of `work`, which must end within [`PATIENCE`].
-#[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
+#[expect(clippy::disallowed_methods, reason = "a thread that waits for ever is left behind")]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(work()).unwrap_or_default());

@@ -85,8 +85,8 @@ fn files_in_a_level(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     subject.ingest(files)
 }
 
-/// Sets enough levels for the files. Iterators seek from the third version of a key on, at every
-/// `n`. With the default limit, seeks would begin between two sizes of `n`.
+/// Sets enough levels for the files. With this limit, an iterator seeks from the third version of a
+/// key on, at every `n`. With the default limit, it would begin to seek only at larger `n`.
 fn many_levels(options: &mut Options, n: u64) {
     options.cf.num_levels = n as i32 + 3;
     options.cf.max_sequential_skip_in_iterations = 2;

@@ -200,8 +200,7 @@ impl<'a> Replay<'a> {
     /// Checks that the records came from the WALs that were opened, not from a later use of the
     /// same files.
     /// # Errors
-    /// `TryAgain` if the primary may have written over a WAL while it was replayed: it renames one
-    /// first.
+    /// `TryAgain` if a replayed WAL is gone: the primary renames a WAL before it writes over it.
     fn check_not_recycled(&self) -> Result<()> {
         for wal in &self.recyclable {
             if !self.engine.fs().file_exists(&wal_file_name(&self.engine.wal_dir, *wal))? {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A monitor queries properties at short intervals, and the answer visits files and caches.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
+#[expect(clippy::disallowed_methods, reason = "a thread that waits for ever is left behind")]
 fn properties_of_files_and_caches_do_not_wait_for_the_db_mutex() {
     const NAMES: [&str; 16] = [
         "rocksdb.estimate-num-keys",
@@ -95,7 +95,7 @@ const ABSENT: [&str; 7] = [
 ];
 
 #[test]
-fn every_property_has_a_text() {
+fn every_property_that_is_not_listed_as_absent_has_a_text() {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));

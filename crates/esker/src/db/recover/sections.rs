@@ -13,13 +13,14 @@
 //! it is written.
 //!
 //! Invariants
-//!  1. A key gets the value that it has in the recovered state without all unresolved entries.
-//!  2. A transaction that writes a key has it locked, until a save point gives it back with its old
-//!     value. So only the last writer of a key has changed it: ops of a transaction that a write of
-//!     another follows are left out of its section.
-//!  3. A flush or a compaction drops an unresolved entry only below a committed one, whose number
-//!     it may then replace by 0. So a write of another follows each flushed op that a read of its
-//!     key does not meet.
+//!  1. A key gets the value that it would have in the recovered state if there were no unresolved
+//!     entries.
+//!  2. A transaction locks each key that it writes, until a save point gives the key back with its
+//!     old value. So only the last writer of a key has changed it. If a write of another follows an
+//!     op, the op is left out of its section.
+//!  3. A flush or a compaction drops an unresolved entry only if a committed entry lies over it. It
+//!     may replace the number of that committed entry by 0. So if a read of a key does not meet a
+//!     flushed op, a write of another follows that op.
 
 use super::{NEW_WAL, ReplayRun, ReplayedFamily};
 use crate::cf::SuperVersion;
@@ -60,16 +61,17 @@ type OpPlace = (usize, usize);
 pub(super) struct TakenBack {
     /// The ops that give keys their committed values.
     restore: WriteBatch,
-    /// The ops of transactions that writes of others follow.
+    /// The ops that are left out of their sections, because writes of others follow.
     superseded: BTreeSet<OpPlace>,
 }
 
 impl ReplayRun<'_> {
-    /// Makes the sections that the new WAL gets, and adds the ops that take back uncommitted ones
-    /// to the memtables; under `WritePrepared`, the sections too. `taken_back`: the result of
+    /// Makes the sections for the new WAL, and adds the restoring ops to the memtables. Under an
+    /// early policy, adds the ops of the sections, too. `taken_back`: the result of
     /// [`Self::take_back`].
     /// # Errors
-    /// `NotSupported` if sections are not allowed.
+    /// `NotSupported` if a prepared transaction deletes ranges and the database is opened with an
+    /// early policy.
     pub(super) fn resolve_sections(
         &mut self,
         unresolved: &[UnresolvedTransaction],
@@ -80,8 +82,8 @@ impl ReplayRun<'_> {
         let orders = |id| orders.get(&id).cloned();
         let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
         let first = SequenceNumber(self.last_sequence.0 + 1);
-        // Numbered by batch, each marker that ends older sections takes a number, and the restoring
-        // ops follow.
+        // If ops are numbered by batch, each marker that ends older sections takes a number. The
+        // restoring ops follow these markers.
         let behind_markers = SequenceNumber(first.0 + unresolved.len() as u64);
         let TakenBack { restore, superseded } = taken_back;
         let first_restored = if self.recovery.write_prepared { behind_markers } else { first };
@@ -112,14 +114,17 @@ impl ReplayRun<'_> {
         Ok(again)
     }
 
-    /// Adds to the memtables single deletions of unresolved transactions, with their numbers. A
-    /// kept one is not flushed, a later committed write of its key follows, and a table has an
-    /// entry of the key from such a transaction. Without it, a flushed put would be read again once
-    /// a single deletion removes that later write. The caller flushes afterwards: no table may have
-    /// the later write before the older deletion. A key whose newest write is a merge gets none: it
-    /// would hide the operand's base, and nobody deletes such a key singly. `ended`: transactions
-    /// whose sections the record of an earlier open has ended. If that open did not finish, its
-    /// tables are gone.
+    /// Adds single deletions of unresolved transactions to the memtables, with their own numbers.
+    /// Without such a deletion, a single deletion of a later value could show a flushed put again.
+    /// A single deletion is kept if all of these hold:
+    ///  - It is not flushed, and a table has an entry of its key from such a transaction.
+    ///  - A later committed write of its key follows.
+    ///  - The newest write of its key is no merge. The single deletion would hide the operand's
+    ///    base, and nobody deletes such a key singly.
+    ///
+    /// The caller flushes afterwards: no table may have the later write before the older deletion.
+    /// `ended`: transactions whose sections the record of an earlier open has ended. If that open
+    /// did not finish, its tables are gone.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     pub(super) fn keep_single_deletions(
@@ -179,8 +184,8 @@ impl ReplayRun<'_> {
         if transaction.batch.content().delete_range {
             let name = transaction.xid.escape_ascii();
             return Err(Error::not_supported(format!(
-                "write_policy WritePrepared: the prepared transaction '{name}' deletes ranges; open the database with \
-                 WriteCommitted and resolve it"
+                "the prepared transaction '{name}' deletes ranges, which an early write policy (WritePrepared, \
+                 WriteUnprepared) does not support; open the database with WriteCommitted and resolve it"
             )));
         }
         let first = SequenceNumber(self.last_sequence.0 + 1);
@@ -227,9 +232,10 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Finds how the keys of unresolved transactions get their committed values. [`KeyWrites`] says
-    /// which keys get a single deletion, too. Call it before the memtables are flushed: a flush
-    /// drops a single deletion with its value, and an operand reads what lies below.
+    /// Finds the ops that give the keys of unresolved transactions their committed values, and the
+    /// ops to leave out of sections. [`KeyWrites`] says which keys get a single deletion, too. Call
+    /// it before the memtables are flushed: a flush drops a single deletion with its value, and
+    /// merges operands.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     pub(super) fn take_back(&self, unresolved: &[UnresolvedTransaction]) -> Result<TakenBack> {
@@ -274,8 +280,9 @@ impl ReplayRun<'_> {
             }
         }
         if singles.count() > 0 {
-            // Ends a batch, so the ops behind it have higher numbers. RocksDB does not look for
-            // repeated keys of flushed families, and would number the sections behind too low.
+            // The marker ends a batch, so the ops behind it have higher numbers. Without it,
+            // RocksDB would number the sections behind too low: it does not look for repeated keys
+            // of flushed families.
             singles.put_marker(BatchOp::Noop)?;
         }
         singles.append(&values)?;
@@ -371,7 +378,7 @@ impl<'a> RecoveredState<'a> {
         }
     }
 
-    /// The number of the newest committed write of `key` behind `since`.
+    /// The number of the newest committed write of `key` after `since`; `None`: there is none.
     fn latest(
         &self,
         key: &[u8],
@@ -404,7 +411,7 @@ impl<'a> RecoveredState<'a> {
             }
         });
         if found.is_err() && met.borrow().is_empty() {
-            // Whether there is such an entry does not depend on a merge that fails.
+            // A search that merges nothing tells whether a read meets unresolved entries.
             search().operands()?;
             if met.borrow().is_empty() {
                 return Ok(Default::default());

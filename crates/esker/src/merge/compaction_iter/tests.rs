@@ -98,11 +98,12 @@ fn entries_of_a_prepared_transaction_stay_and_hide_nothing_until_readers_see_its
     assert_eq!(compacted(&lines, with(&[6])), kept_for_6);
     // A write between the entry and its commit hides it from all snapshots that see the commit.
     assert_eq!(compacted(&["a@6 put 6", "a@5 put 5", "a@3 put 3"], with(&[6])), ["a@0 put 6"]);
-    // A single deletion there waits for the value that the snapshot 6 sees.
+    // A single deletion between the two does not meet the entry, which the snapshot 6 does not see.
+    // The deletion stays for the older value.
     let deleted = ["a@9 put 9", "a@6 sd", "a@5 put 5", "a@3 put 3"];
     let not_last = CompactionIteratorOptions { bottommost: false, ..with(&[4, 6]) };
     assert_eq!(compacted(&deleted, not_last), ["a@9 put 9", "a@6 sd", "a@3 put 3"]);
-    // An operand there does not: the snapshot 6 sees it on the value before the transaction.
+    // An operand between the two hides nothing: the snapshot 6 sees it on the older value.
     let merged = ["a@6 merge m", "a@5 put 5", "a@3 put 3"];
     assert_eq!(compacted(&merged, with(&[6])), ["a@6 merge m", "a@5 put 5", "a@0 put 3"]);
     // A range tombstone between the entry and its commit hides it, too.
@@ -118,7 +119,7 @@ fn entries_of_a_prepared_transaction_stay_and_hide_nothing_until_readers_see_its
 }
 
 #[test]
-fn a_deletion_stays_while_something_older_may_be_seen_through_its_absence() {
+fn a_deletion_stays_while_an_older_entry_could_appear_without_it() {
     let lines = ["a@9 del", "a@3 put 3", "b@4 del", "b@3 put 3", "c@9 del"];
     assert_eq!(compacted(&lines, options(&[5])), ["a@9 del", "a@3 put 3", "b@4 del", "c@9 del"]);
     assert_eq!(compacted(&lines, bottommost(&[5])), ["a@9 del", "a@0 put 3"]);
@@ -165,7 +166,7 @@ fn a_transaction_that_may_check_for_conflicts_still_sees_the_key_written() {
 }
 
 #[test]
-fn single_deletions_that_break_their_contract_leave_what_surely_deletes() {
+fn a_misused_single_deletion_leaves_an_entry_that_surely_deletes_the_key() {
     let (out, stats) = compacted_with_stats(&["a@5 sd", "a@4 del", "a@3 put 3"], options(&[]));
     assert_eq!((&out[..], stats.single_deletion_mismatches), (&["a@4 del".to_owned()][..], 1));
     let (out, stats) = compacted_with_stats(&["a@5 sd", "a@4 merge 4"], options(&[]));
@@ -480,7 +481,7 @@ fn it_stops_when_cancelled() {
 }
 
 #[test]
-fn an_input_that_fails_is_never_taken_for_its_end() {
+fn a_failure_of_the_input_is_never_taken_for_its_end() {
     for lines in [
         ["a@9 del", "a@3 put 3"],
         ["a@9 sd", "a@3 put 3"],
@@ -494,7 +495,7 @@ fn an_input_that_fails_is_never_taken_for_its_end() {
 }
 
 #[test]
-fn entries_that_cannot_be_are_corruption() {
+fn malformed_entries_are_corruption() {
     let icmp = InternalKeyComparator::default();
     for key in [b"short".to_vec(), [&b"a"[..], &[0x7F, 1, 0, 0, 0, 0, 0, 0]].concat()] {
         let input = VecIter::new(&icmp, Arc::new(vec![(key, Vec::new())]));

@@ -1,7 +1,8 @@
 //! Values with a preferred sequence number in a flush or compaction.
 //!
-//! In: the input at such a value. Out: a plain value with that number, or a value with the number.
-//! The values of memtables have the time of their write in place of the number.
+//! In: the input at such a value. Out: a plain value, under the preferred number or its own, or a
+//! value that still carries the preferred number. In memtables a value carries the time of its
+//! write instead.
 
 use super::{CompactionIterator, Head, Source};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
@@ -16,7 +17,7 @@ pub(crate) enum TimedValues {
     /// Anything: values become plain ones, because readers do not know timed ones or because no
     /// times are recorded.
     Plain,
-    /// The time of the write, of which the samples make a preferred sequence number.
+    /// The time of the write. The samples turn it into a preferred sequence number.
     Written(SeqnoToTimeMapping),
 }
 
@@ -62,7 +63,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
     }
 }
 
-/// The end of the user's part of a timed value, and its preferred sequence number.
+/// The end of the user's part of a timed value, and its last eight bytes: the preferred sequence
+/// number, or the time of the write.
 pub(super) fn split_timed_value(value: &[u8], user_key: &[u8]) -> Result<(usize, SequenceNumber)> {
     match value.split_last_chunk::<8>() {
         Some((user_value, preferred)) => {

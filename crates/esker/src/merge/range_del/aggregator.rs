@@ -6,11 +6,12 @@
 //!
 //! Snapshots cut sequence numbers into *stripes*: no reader distinguishes entries between two
 //! neighbouring snapshots. A tombstone hides an older entry from all readers only within its own
-//! stripe. Over each key only the newest tombstone of each stripe is needed. So each stripe with
-//! tombstones has a set of its own, with only the newest tombstones.
+//! stripe. If a transaction committed the entry later, tombstones of all stripes up to the commit's
+//! hide it, too. Over each key only the newest tombstone of each stripe is needed. So each stripe
+//! with tombstones has a set of its own, with only the newest tombstones.
 //!
-//! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at
-//! most 2n tombstones in the outputs, plus one for each cut of a tombstone by an output's end.
+//! For n tombstones of any shape, and any number of snapshots: O(n log n) time and O(n) memory. The
+//! outputs have at most 2n tombstones, and one more for each cut by an output's end.
 //!
 //! Invariant: `stripes` holds all tombstones that were added, or is `None`.
 
@@ -140,9 +141,9 @@ impl RangeDelAggregator {
     }
 
     /// The tombstones that an output file for the user keys `[lower, upper)` must hold, clipped to
-    /// these keys, in the order in which they are written: by start, then newest first. Tombstones
-    /// of one stripe do not overlap. At the `bottommost` level, tombstones that every snapshot sees
-    /// are left out: the entries that they hid are gone.
+    /// these keys. They come in the order in which they are written: by start, then newest first.
+    /// Tombstones of one stripe do not overlap. At the `bottommost` level, tombstones that every
+    /// snapshot sees are left out: the entries that they hid are gone.
     pub(crate) fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,

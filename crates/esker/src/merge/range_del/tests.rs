@@ -59,14 +59,14 @@ fn tombstones_end_at_the_bounds_of_their_file() {
 }
 
 #[test]
-fn of_a_user_key_that_goes_on_in_the_next_file_only_this_files_versions_are_hidden() {
+fn at_the_last_user_key_of_a_file_only_the_versions_in_this_file_are_hidden() {
     let cut = source(&[("a", "z", 9)], Some(bounds(("c", 3), ("g", 4))), 9);
     let at_edge = cut.cover_at(b"g");
     let hidden: Vec<u64> = (0..12).filter(|&seq| at_edge.hides(SequenceNumber(seq))).collect();
     assert_eq!(hidden, [4, 5, 6, 7, 8]);
     assert_eq!(hidden_below(&cut, "f"), 9);
     assert_eq!(cut.cover_at(b"h"), Cover::NONE);
-    // A bound with sequence number zero ends the tombstones before itself.
+    // If the bound has sequence number 0, the version at 0 is not hidden.
     let cut = source(&[("a", "z", 9)], Some(bounds(("c", 3), ("g", 0))), 9);
     assert!(!cut.cover_at(b"g").hides(SequenceNumber(0)) && cut.cover_at(b"g").hides(SequenceNumber(1)));
 
@@ -99,7 +99,7 @@ fn hidden_ranges_that_touch_are_one_range() {
 }
 
 #[test]
-fn windows_hold_the_key_and_what_is_hidden_does_not_change_in_them() {
+fn a_window_contains_its_key_and_all_keys_in_it_have_one_cover() {
     let mut rng = fastrand::Rng::with_seed(7);
     for _ in 0..300 {
         let letter = |rng: &mut fastrand::Rng| rng.char('a'..='m').to_string();

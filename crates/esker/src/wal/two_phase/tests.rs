@@ -4,8 +4,8 @@ use esker_testkit::seed;
 
 const DEFAULT: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
-/// `put a`, `merge a`, `del a`, `range a b`, `noop`, `begin`, `begin-persisted`,
-/// `begin-unprepared`, `end x`, `commit x`, `rollback x`.
+/// Makes a record. The ops: `put a`, `merge a`, `del a`, `range a b`, `noop`, `begin`,
+/// `begin-persisted`, `begin-unprepared`, `end x`, `commit x`, `rollback x`.
 fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for op in ops {
@@ -30,7 +30,8 @@ fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
     batch
 }
 
-/// The ops that records apply, each as `wal:sequence key`, and behind each the numbers it took.
+/// The ops that records apply, each as `wal:sequence key`. After the ops of each record comes the
+/// count of its numbers, as `+count`.
 struct Replayed {
     replay: TwoPhaseReplay,
     applied: Vec<String>,
@@ -124,7 +125,7 @@ fn a_rollback_of_the_prepared_policy_leaves_the_operands_of_keys_that_it_does_no
     r.record(4, 1, &["begin-persisted", "merge a", "merge b", "put c", "end x"]).unwrap();
     r.record(4, 2, &["begin-persisted", "merge d", "end y"]).unwrap();
     r.record(4, 3, &["put a", "del c", "rollback x"]).unwrap();
-    // A section that recovery wrote anew, to be committed under the usual policy.
+    // Recovery wrote this section again, for a commit under write-committed.
     r.record(5, 4, &["rollback y", "begin", "merge d", "end y"]).unwrap();
     assert_eq!(r.applied, ["+1", "+1", "4:3 a", "4:3 c", "4:1 a", "4:1 b", "4:1 c", "+1", "+0"]);
     assert_eq!(r.left(), [("y".to_owned(), 1, true)]);
@@ -156,7 +157,7 @@ fn the_record_by_which_an_open_drops_a_transaction_tells_the_policy() {
     r.record(4, 7, &["rollback gone", "put a", "del b", "noop"]).unwrap();
     r.record(4, 9, &["put c", "put d", "noop"]).unwrap();
     r.replay.begin_file();
-    // The same under the usual policy, while the WAL with the section is still there.
+    // Under write-committed, such a record, while the WAL with the section is still there.
     r.record(5, 10, &["begin-unprepared", "put e", "end x"]).unwrap();
     r.replay.begin_file();
     r.record(6, 11, &["rollback x", "rollback gone", "put a", "del b"]).unwrap();
@@ -224,7 +225,7 @@ fn markers_that_do_not_match_are_corruption() {
 }
 
 #[test]
-fn without_leave_no_section_is_taken_and_what_resolves_one_that_is_in_tables_is() {
+fn a_replay_without_sections_refuses_them_and_accepts_resolutions_of_sections_in_tables() {
     let mut refusing = Replayed { replay: TwoPhaseReplay::new(false), applied: Vec::new() };
     for begin in ["begin", "begin-persisted", "begin-unprepared"] {
         let error = refusing.record(4, 1, &["put a", begin, "put b", "end x"]).unwrap_err();

@@ -1,5 +1,6 @@
-//! Keys that users put only where they have no value, and delete by single deletions, whatever
-//! transactions put there and took back. Keys that users merge are not deleted singly.
+//! Single deletions beside transactions. Users put a key only if it has no value, and delete it
+//! singly. Transactions put values and take them back. Keys that users merge are not deleted
+//! singly.
 
 use super::cut_short::crashes;
 use super::options;
@@ -59,8 +60,8 @@ fn compact_newest(db: &TransactionDb, count: usize) {
     }
 }
 
-/// Puts `k1` after a transaction's put there was taken back, deletes it singly, and looks for it
-/// while flushes and compactions drop what they need not keep. `flushes`: each write gets a table.
+/// Puts `k1` after a transaction's put there was taken back, and deletes it singly. Looks for the
+/// key while flushes and compactions drop unneeded entries. `flushes`: each write gets a table.
 fn put_again_and_delete_singly(db: &TransactionDb, flushes: bool, how: &str) {
     db.put("k1", "new").unwrap();
     if flushes {
@@ -150,8 +151,8 @@ fn a_single_deletion_does_not_show_a_put_below_a_key_that_a_save_point_gave_back
     }
 }
 
-/// Ends the process at each operation of an open, opens what is left, and hands it to `check`; also
-/// without an open before.
+/// Ends the process before each operation of an open that changes the disk. Opens each disk again
+/// and hands the database to `check`. Also does so with a disk that no open has touched.
 fn after_each_crash_of_an_open(left: &CrashFs, policy: WritePolicy, mut check: impl FnMut(TransactionDb)) {
     let fs = FaultFs::new(Arc::new(left.clone()));
     let mut options = on(left);
@@ -160,13 +161,13 @@ fn after_each_crash_of_an_open(left: &CrashFs, policy: WritePolicy, mut check: i
     let halves = crashes(&fs, left, CrashChoices::process_kill(), || drop(open(&options, policy)));
     for left in [whole].into_iter().chain(halves) {
         let mut options = on(&left);
-        // A replay writes tables before its end.
+        // So small a buffer makes a replay write tables before its end.
         options.cf.write_buffer_size = 64 << 10;
         check(open(&options, policy));
     }
 }
 
-/// Has `k1` changed by the transaction, and given back. `flushes`: a table gets the changes.
+/// Lets the transaction change `k1` by `ops` and give it back. `flushes`: a table gets the changes.
 fn give_back(
     db: &TransactionDb,
     txn: &Transaction,
@@ -182,7 +183,7 @@ fn give_back(
     txn.rollback_to_save_point().unwrap();
 }
 
-/// Has `k1` changed and given back by a transaction, and changed by `later`; returns the disk after
+/// Lets a transaction change `k1` and give it back. Then `later` changes it. Returns the disk after
 /// the end of the process.
 fn given_back(
     former: Option<&str>,
@@ -321,12 +322,14 @@ struct Running {
     writes: Writes,
     save_points: Vec<Writes>,
     locked: BTreeSet<Vec<u8>>,
-    /// The keys that it has had locked. An open may lock those of a prepared one again.
+    /// All keys that it ever locked. After an open, a prepared transaction may have any of them
+    /// locked.
     touched: BTreeSet<Vec<u8>>,
 }
 
 /// A database whose keys are put only where they have no value, and deleted singly only where they
-/// have one. Other keys take their place in the course of time, so some are not merged yet.
+/// have one. New keys replace the old ones in the course of a history, so some keys are not merged
+/// yet.
 struct History {
     fs: CrashFs,
     db: Option<TransactionDb>,
@@ -406,7 +409,8 @@ impl History {
         others.into_iter().all(|(_, running)| !running.locked.contains(&key)).then_some(key)
     }
 
-    /// A write of `key`, which has the value `former`; its operand, and the value behind it.
+    /// Chooses a write of `key`, which has the value `former`. Returns the kind, the operand, and
+    /// the value after the write.
     fn choose(
         &mut self,
         key: &[u8],
