@@ -11,7 +11,8 @@
 //!  - entries behind a head are dropped; single deletions stay until they meet their own value;
 //!  - a deletion in the oldest stripe is dropped if no deeper level can hold the key;
 //!  - at the bottommost level, a deletion is dropped if no entry of an older stripe follows and no
-//!    transaction may check the key for conflicts;
+//!    transaction may check the key for conflicts. Otherwise a single deletion of its stripe stays
+//!    if its value lies in an older stripe;
 //!  - a single deletion and the next older entry are both dropped if that is a value of the same
 //!    stripe, and all snapshots that see the deletion see the value;
 //!  - merge operands of a stripe are combined with each other. The value below them takes part if
@@ -673,21 +674,38 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.consume();
         }
         // The deletion is needed only for versions that older snapshots see.
-        let older = loop {
-            match self.peek()? {
-                Some(next) if next.stripe == head.stripe => {
-                    self.stats.dropped_hidden += 1;
-                    self.consume();
-                }
-                next => break next,
+        let (older, single) = self.drop_stripe(head)?;
+        match (older, single) {
+            (Some(_), Some(single)) => {
+                self.queue.clear();
+                self.queue.push(head.sequence, ValueType::Deletion, &[]);
+                self.queue.push(single.sequence, ValueType::SingleDeletion, &[]);
+                self.show_queued(0);
             }
-        };
-        if older.is_some() || !self.may_annihilate(head.sequence) {
-            self.show(head.sequence, ValueType::Deletion, Source::Empty);
-        } else {
-            self.stats.dropped_obsolete += 1;
+            (None, _) if self.may_annihilate(head.sequence) => self.stats.dropped_obsolete += 1,
+            _ => self.show(head.sequence, ValueType::Deletion, Source::Empty),
         }
         Ok(())
+    }
+
+    /// Drops the rest of a deletion's stripe. Returns the next older entry, and the single deletion
+    /// that waits for it: a newer value may take the deletion's place, and then go by a single
+    /// deletion of its own.
+    fn drop_stripe(&mut self, head: Head) -> Result<(Option<Head>, Option<Head>)> {
+        let mut single: Option<Head> = None;
+        loop {
+            let next = match self.peek()? {
+                Some(next) if next.stripe == head.stripe => next,
+                older => return Ok((older, single)),
+            };
+            if next.value_type == ValueType::SingleDeletion {
+                single = Some(next);
+            } else if single.is_some_and(|single| self.are_seen_together(single, next)) {
+                single = None;
+            }
+            self.stats.dropped_hidden += 1;
+            self.consume();
+        }
     }
 
     fn drop_obsolete(&mut self) {
@@ -699,11 +717,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     /// version heads its stripe.
     fn match_single_deletion(&mut self, head: Head, hidden: bool) -> Result<()> {
         let next = self.peek_behind_twins()?;
-        // A snapshot may see the deletion, and not an entry whose transaction ended later: for that
-        // snapshot the two do not belong together.
-        let is_seen_with = |next: &Head| {
-            next.stripe == head.stripe && self.stripe_of(next.sequence) <= self.stripe_of(head.sequence)
-        };
+        let is_seen_with = |next: &Head| self.are_seen_together(head, *next);
         match next.filter(is_seen_with).map(|next| next.value_type) {
             Some(older @ (ValueType::SingleDeletion | ValueType::Deletion)) => {
                 // The older deletion hides every value that this one could delete.
@@ -734,6 +748,12 @@ impl<I: InternalIterator> CompactionIterator<I> {
             None => self.show(head.sequence, ValueType::SingleDeletion, Source::Empty),
         }
         Ok(())
+    }
+
+    /// Whether a single deletion and the next older entry belong together. A snapshot may see the
+    /// deletion, and not an entry whose transaction ended later: for that snapshot they do not.
+    fn are_seen_together(&self, single: Head, older: Head) -> bool {
+        older.stripe == single.stripe && self.stripe_of(older.sequence) <= self.stripe_of(single.sequence)
     }
 
     /// Whether no transaction needs a deletion in a conflict check, so that it may be dropped.

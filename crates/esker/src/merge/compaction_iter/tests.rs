@@ -152,6 +152,21 @@ fn a_single_deletion_below_a_newer_value_still_waits_for_its_own() {
 }
 
 #[test]
+fn a_single_deletion_below_a_deletion_waits_for_the_value_of_an_older_stripe() {
+    // A rollback writes both. The deletion goes with the next put over it.
+    let rolled_back = ["a@7 del", "a@6 sd", "a@5 put 5", "a@4 sd", "a@1 put 1"];
+    assert_eq!(compacted(&rolled_back, options(&[2])), ["a@7 del", "a@4 sd", "a@1 put 1"]);
+    let kept = ["a@7 del", "a@4 sd", "a@0 put 1"];
+    assert_eq!(compacted(&rolled_back, bottommost(&[2])), kept);
+    let later = ["a@9 sd", "a@8 put 8", "a@7 del", "a@4 sd", "a@0 put 1"];
+    assert_eq!(compacted(&later, bottommost(&[2])), ["a@4 sd", "a@0 put 1"]);
+    assert!(compacted(&rolled_back, bottommost(&[])).is_empty());
+    // A value or a deletion below it is its own.
+    let own = ["a@7 del", "a@6 sd", "a@5 put 5", "a@1 put 1", "b@7 del", "b@6 sd", "b@5 del", "b@1 put 1"];
+    assert_eq!(compacted(&own, bottommost(&[2])), ["a@7 del", "a@0 put 1", "b@7 del", "b@0 put 1"]);
+}
+
+#[test]
 fn a_transaction_that_may_check_for_conflicts_still_sees_the_key_written() {
     let with_conflict = |conflict| CompactionIteratorOptions {
         earliest_write_conflict_snapshot: SequenceNumber(conflict),

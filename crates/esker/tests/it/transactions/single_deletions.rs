@@ -5,7 +5,8 @@
 use super::cut_short::crashes;
 use super::options;
 use super::write_prepared::{Contents, begin, contents};
-use esker::internals::env::{CrashChoices, CrashFs, FaultFs};
+use esker::internals::env::mem::MemFs;
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, MockClock};
 use esker::txn::WritePolicy;
 use esker::{
     ColumnFamilyHandle, CompactionOptions, Env, Options, Snapshot, Transaction, TransactionDb,
@@ -15,6 +16,7 @@ use esker_testkit::seed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const POLICIES: [WritePolicy; 3] =
     [WritePolicy::WriteCommitted, WritePolicy::WritePrepared, WritePolicy::WriteUnprepared];
@@ -127,6 +129,48 @@ fn a_single_deletion_does_not_show_a_put_that_an_open_took_back() {
         txn.rollback().unwrap();
         put_again_and_delete_singly(&db, flushes, "after an open");
     }
+}
+
+/// The snapshot keeps the value that the user has deleted singly before the transaction, in the
+/// last level. The rollback's deletion is above, and goes with the next put.
+#[test]
+fn a_single_deletion_does_not_show_a_value_that_a_snapshot_has_kept_below_a_rollback() {
+    let clock = Arc::new(MockClock::new(1_000_000_000_000));
+    let mut options = options();
+    options.db.env = Env::new(Arc::new(MemFs::new()), clock.clone());
+    options.cf.preclude_last_level_data_seconds = 100;
+    let db = open(&options, WritePolicy::WritePrepared);
+    let family = db.db().default_column_family();
+    let wait = |seconds| {
+        clock.advance(Duration::from_secs(seconds));
+        // Records the time.
+        db.db().set_options(&family, &[("preclude_last_level_data_seconds", "100")]).unwrap();
+    };
+    let compact_to_5 = || {
+        flush(&db);
+        let files = db.db().live_files();
+        let young: Vec<_> = files.iter().filter(|f| f.level < 6).map(|f| f.file.file_number).collect();
+        db.db().compact_files(&CompactionOptions::default(), &family, &young, 5).unwrap();
+    };
+    db.put("k1", "old").unwrap();
+    let snapshot = db.db().snapshot();
+    wait(90);
+    flush_to_last_level(&db);
+    db.db().single_delete("k1").unwrap();
+    let txn = begin(&db, "one");
+    txn.put("k1", "rolled back").unwrap();
+    txn.prepare().unwrap();
+    txn.rollback().unwrap();
+    wait(60);
+    flush_to_last_level(&db);
+    let levels: BTreeSet<_> = db.db().live_files().iter().map(|f| f.level).collect();
+    assert_eq!(levels, BTreeSet::from([5, 6]));
+    drop(snapshot);
+    db.put("k1", "new").unwrap();
+    compact_to_5();
+    db.db().single_delete("k1").unwrap();
+    compact_to_5();
+    assert_eq!(contents(&db, None), Contents::new());
 }
 
 /// The single deletion of the save point is in the WAL only, and the transaction is lost.
