@@ -14,22 +14,61 @@ use crate::get::point::PointRead;
 use crate::options::ReadOptions;
 use crate::snapshot::OwnNumbers;
 use crate::wal::{KeyWrites, key_of};
+use crate::write::order_of;
+use esker_base::comparator::ComparatorRef;
 use esker_base::{ColumnFamilyId, PinnedBytes, Result, ValueType};
 use esker_format::wide_column::EncodedColumns;
 use esker_format::write_batch::{BatchOp, WriteBatch};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// The keys that a transaction wrote, and what it wrote to them.
-pub(super) type WrittenKeys = BTreeMap<(ColumnFamilyId, Vec<u8>), KeyWrites>;
+pub(super) type WrittenKeys = BTreeMap<WrittenKey, KeyWrites>;
+
+/// A key of a family, in the family's order: keys of other bytes may be equal to it.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenKey {
+    family: ColumnFamilyId,
+    key: Vec<u8>,
+    /// `None`: the order is a built-in one, so equal keys have equal bytes.
+    order: Option<ComparatorRef>,
+}
+
+impl Ord for WrittenKey {
+    fn cmp(&self, other: &WrittenKey) -> Ordering {
+        self.family.cmp(&other.family).then_with(|| match (&self.order, &other.order) {
+            (Some(order), Some(_)) => order.compare(&self.key, &other.key),
+            (None, None) => self.key.cmp(&other.key),
+            // The family was dropped between the two.
+            (one, another) => one.is_some().cmp(&another.is_some()),
+        })
+    }
+}
+
+impl PartialOrd for WrittenKey {
+    fn partial_cmp(&self, other: &WrittenKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for WrittenKey {
+    fn eq(&self, other: &WrittenKey) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for WrittenKey {}
 
 /// The ops of a batch without range deletions, each with its key.
-pub(super) fn ops_by_key(
-    batch: &WriteBatch,
-) -> impl Iterator<Item = ((ColumnFamilyId, Vec<u8>), BatchOp<'_>)> + '_ {
+pub(super) fn ops_by_key<'a>(
+    db: &'a Db,
+    batch: &'a WriteBatch,
+) -> impl Iterator<Item = (WrittenKey, BatchOp<'a>)> + 'a {
     batch.iter().filter_map(|op| {
-        let (id, is_range, key) = key_of(&op)?;
+        let (family, is_range, key) = key_of(&op)?;
         debug_assert!(!is_range, "a transaction in memtables deletes no range");
-        Some(((id, key), op))
+        let order = order_of(db.engine(), family).map(|icmp| icmp.user_comparator().clone());
+        Some((WrittenKey { family, key, order }, op))
     })
 }
 
@@ -41,7 +80,7 @@ pub(super) fn former_values(db: &Db, keys: &WrittenKeys, own: Option<OwnNumbers>
     // Single deletions come first: a batch numbers its second op on a key higher than its first.
     let (mut former, mut values) = (WriteBatch::new(), WriteBatch::new());
     let own = WriteBatchWithIndex::over_spilled(own.filter(|own| !own.is_empty()));
-    for ((id, key), writes) in keys {
+    for (WrittenKey { family: id, key, .. }, writes) in keys {
         let Some(cf) = db.engine().families.by_id(*id) else { continue };
         let value = former_value(db, &ColumnFamilyHandle { cf }, &own, key)?;
         if writes.need_single_deletion(value.is_some()) {

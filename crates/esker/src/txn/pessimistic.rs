@@ -566,7 +566,7 @@ impl Transaction {
                 db.engine().check_writable()?;
                 let former = |section: &WriteBatch| {
                     let mut keys = core.spilled.keys();
-                    for (key, op) in ops_by_key(section) {
+                    for (key, op) in ops_by_key(db, section) {
                         keys.entry(key).or_default().note(&op);
                     }
                     former_values(db, &keys, None)

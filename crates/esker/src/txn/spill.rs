@@ -19,12 +19,13 @@
 
 use super::batch_index::WriteBatchWithIndex;
 use super::db::TransactionDbShared;
-use super::former_values::{WrittenKeys, former_values, ops_by_key};
+use super::former_values::{WrittenKey, WrittenKeys, former_values, ops_by_key};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use super::pessimistic::{PessimisticCore, Transaction, TransactionState};
+use crate::db::Db;
 use crate::snapshot::OwnNumbers;
 use crate::wal::KeyWrites;
-use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ pub(super) struct Spilled {
     /// Bytes of ops beyond which the next write spills them; 0: no write does.
     threshold: u64,
     numbers: OwnNumbers,
-    keys: BTreeMap<(ColumnFamilyId, Vec<u8>), Sections>,
+    keys: BTreeMap<WrittenKey, Sections>,
     /// Whether the transaction got its name from the spill.
     made_name: bool,
 }
@@ -95,9 +96,9 @@ impl Spilled {
         self.keys.clear();
     }
 
-    fn add(&mut self, section: &WriteBatch, first: SequenceNumber, count: u64) {
+    fn add(&mut self, db: &Db, section: &WriteBatch, first: SequenceNumber, count: u64) {
         self.numbers.add(first, count);
-        for (key, op) in ops_by_key(section) {
+        for (key, op) in ops_by_key(db, section) {
             let fresh = Sections { first, last: first, writes: KeyWrites::default() };
             let sections = self.keys.entry(key).or_insert(fresh);
             sections.last = first;
@@ -211,7 +212,7 @@ impl Transaction {
         let (first, count) = self.shared().db.spill(&core.write_options, &name, batch)?;
         // The numbers are not shared while they grow, so they are not copied.
         core.batch.spilled = None;
-        core.spilled.add(section, first, count);
+        core.spilled.add(&self.shared().db, section, first, count);
         core.batch.spilled = Some(core.spilled.numbers.clone());
         Ok(())
     }

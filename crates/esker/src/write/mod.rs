@@ -34,6 +34,7 @@ mod two_phase;
 
 use apply::Refused;
 pub(crate) use apply::{ApplyEntry, entry_of};
+pub(crate) use prepared::order_of;
 pub(crate) use queue::Leader;
 pub(crate) use switch::new_memtable;
 

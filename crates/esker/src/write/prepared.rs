@@ -303,7 +303,7 @@ fn with_ends(batch: &WriteBatch) -> Result<WriteBatch> {
 }
 
 /// The order of a family in which keys of different bytes may be equal.
-pub(super) fn order_of(engine: &Engine, family: ColumnFamilyId) -> Option<InternalKeyComparator> {
+pub(crate) fn order_of(engine: &Engine, family: ColumnFamilyId) -> Option<InternalKeyComparator> {
     engine.families.with(family, |cf| custom_order(&cf.icmp)).flatten()
 }
 

@@ -121,7 +121,7 @@ fn a_snapshot_of_a_transaction_hides_range_deletions_between_it_and_spilled_writ
 
 /// Takes upper and lower case for the same.
 #[derive(Debug)]
-struct Folding;
+pub(super) struct Folding;
 
 impl Comparator for Folding {
     fn name(&self) -> &str {
@@ -163,6 +163,38 @@ fn keys_that_the_order_takes_for_the_same_are_rolled_back_and_numbered_apart() {
             db.db().compact_range(None, None).unwrap();
             assert_eq!(contents(&db, None), old, "{threshold} {reopens}");
         }
+    }
+}
+
+/// A rollback writes a single deletion below a value that the transaction has deleted singly and
+/// put, however it spelled the key. Otherwise the next single deletion would show the put.
+#[test]
+fn a_key_that_a_transaction_spelled_in_two_ways_is_deleted_singly_behind_its_rollback() {
+    for (threshold, to_save_point) in [(0, false), (ALWAYS, false), (ALWAYS, true)] {
+        let mut options = options();
+        options.cf.comparator = Arc::new(Folding);
+        options.cf.disable_auto_compactions = true;
+        let db = open(&options, threshold);
+        db.put("k1", "old").unwrap();
+        let txn = begin(&db, "one");
+        txn.put("k2", "own").unwrap();
+        txn.set_save_point();
+        txn.single_delete_cf(&db.default_column_family(), "k1").unwrap();
+        txn.put("K1", "taken back").unwrap();
+        txn.put("k3", "spills K1").unwrap();
+        if to_save_point {
+            db.db().flush().unwrap();
+            txn.rollback_to_save_point().unwrap();
+        } else {
+            txn.prepare().unwrap();
+            db.db().flush().unwrap();
+            txn.rollback().unwrap();
+        }
+        drop(txn);
+        assert_eq!(db.get("k1").unwrap().unwrap(), b"old", "{threshold} {to_save_point}");
+        db.db().single_delete("k1").unwrap();
+        db.db().flush().unwrap();
+        assert_eq!(contents(&db, None), of([]), "{threshold} {to_save_point}");
     }
 }
 
