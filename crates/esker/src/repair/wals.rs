@@ -60,6 +60,7 @@ impl Repair {
         let mut two_phase = TwoPhaseReplay::new(true);
         let timestamped = families.iter().filter(|(_, family)| family.icmp.timestamp_size() > 0);
         two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
+        two_phase.set_orders(families.iter().map(|(id, family)| (*id, &family.icmp)));
         for (wal, dir) in &found.wals {
             if let Err(e) = self.replay(*wal, dir, &mut two_phase, &mut families) {
                 if e.kind() == esker_base::ErrorKind::IoError {
@@ -73,6 +74,7 @@ impl Repair {
         for transaction in two_phase.into_unresolved()? {
             let xid = transaction.xid.escape_ascii();
             esker_base::info_log!(self.info_log, Warn, "Prepared transaction '{xid}' is lost");
+            self.note_uncommitted(&transaction);
             self.summary.prepared_transactions_lost.push(transaction.xid.clone());
         }
         for (id, replayed) in &mut families {

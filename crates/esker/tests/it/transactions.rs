@@ -11,6 +11,7 @@ mod isolation;
 mod locking;
 mod optimistic;
 mod popped;
+mod repaired;
 mod single_deletions;
 mod timestamps;
 mod two_phase;

@@ -1,0 +1,126 @@
+//! Repairs of databases whose transactions are in memtables before their commit.
+
+use super::cut_short::crashes;
+use super::options;
+use super::write_prepared::{Contents, begin, contents, open_as};
+use super::write_unprepared::Folding;
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs};
+use esker::txn::WritePolicy;
+use esker::{Env, Options, RepairSummary, TransactionDb, TransactionDbOptions, WriteBatch, repair_db};
+use std::sync::Arc;
+
+fn of<const N: usize>(pairs: [(&str, &str); N]) -> Contents {
+    pairs.map(|(key, value)| (key.into(), value.into())).into()
+}
+
+fn on(fs: &CrashFs) -> Options {
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+/// A database whose transactions spill each write with the next one.
+fn open_spilling(options: &Options) -> TransactionDb {
+    let txn_options = TransactionDbOptions {
+        write_policy: WritePolicy::WriteUnprepared,
+        default_write_batch_flush_threshold: 1,
+        ..TransactionDbOptions::default()
+    };
+    TransactionDb::open(options, &txn_options, "/db").unwrap()
+}
+
+/// Repairs the database as a crash of the process leaves it.
+fn repaired(fs: &CrashFs, mut options: Options) -> (RepairSummary, TransactionDb) {
+    options.db.env = Env::with_fs(Arc::new(fs.crash_clone(&CrashChoices::process_kill())));
+    let summary = repair_db(&options, "/db", &[]).unwrap();
+    (summary, open_as(&options, WritePolicy::WriteCommitted))
+}
+
+#[test]
+fn a_repair_numbers_keys_apart_that_the_order_takes_for_the_same() {
+    let fs = CrashFs::new();
+    let mut options = on(&fs);
+    options.cf.comparator = Arc::new(Folding);
+    let db = open_as(&options, WritePolicy::WritePrepared);
+    let mut batch = WriteBatch::new();
+    batch.put("k1", "1").unwrap();
+    batch.put("K1", "2").unwrap();
+    db.db().write(&mut batch).unwrap();
+    let txn = begin(&db, "one");
+    txn.put("k2", "1").unwrap();
+    txn.put("K2", "2").unwrap();
+    txn.prepare().unwrap();
+    txn.commit().unwrap();
+    db.put("k3", "behind").unwrap();
+    let (summary, db) = repaired(&fs, options);
+    assert_eq!(summary.wals_damaged, []);
+    let value = |key| db.get(key).unwrap().unwrap();
+    assert_eq!([value("k1"), value("k2"), value("k3")], [&b"2"[..], b"2", b"behind"]);
+}
+
+#[test]
+fn a_repair_shows_no_write_of_a_transaction_that_was_not_committed() {
+    for (prepares, flushes, compacts) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (true, true, false),
+        (true, true, true),
+    ] {
+        let fs = CrashFs::new();
+        let db = open_spilling(&on(&fs));
+        let old = of([("k0", "old"), ("k1", "old"), ("k2", "old,operand")]);
+        for (key, value) in [("k0", "old"), ("k1", "old"), ("k2", "old")] {
+            db.put(key, value).unwrap();
+        }
+        let txn = begin(&db, "one");
+        txn.put("k0", "uncommitted").unwrap();
+        txn.delete("k1").unwrap();
+        txn.merge_cf(&db.db().default_column_family(), "k2", "uncommitted").unwrap();
+        txn.put("k3", "uncommitted").unwrap();
+        txn.put("k4", "uncommitted").unwrap();
+        if prepares {
+            txn.prepare().unwrap();
+        }
+        // Without a lock.
+        db.db().merge("k2", "operand").unwrap();
+        if flushes {
+            db.db().flush().unwrap();
+        }
+        if compacts {
+            db.db().compact_range(None, None).unwrap();
+        }
+        let (summary, db) = repaired(&fs, on(&fs));
+        assert_eq!(contents(&db, None), old, "{prepares} {flushes} {compacts}");
+        assert_eq!(summary.prepared_transactions_lost, [b"one"]);
+        assert_eq!(summary.tables_taken_back.len(), usize::from(flushes), "{prepares} {compacts}");
+        db.db().compact_range(None, None).unwrap();
+        assert_eq!(contents(&db, None), old, "{prepares} {flushes} {compacts}, compacted");
+    }
+}
+
+/// One table has operations of the transaction only, the other has committed ones, too.
+#[test]
+fn a_repair_that_was_cut_short_and_done_again_shows_no_uncommitted_write_either() {
+    let fs = CrashFs::new();
+    let db = open_spilling(&on(&fs));
+    db.put("k0", "old").unwrap();
+    let txn = begin(&db, "one");
+    txn.put("k0", "uncommitted").unwrap();
+    txn.put("k1", "uncommitted").unwrap();
+    db.db().flush().unwrap();
+    txn.put("k0", "again").unwrap();
+    txn.prepare().unwrap();
+    db.db().flush().unwrap();
+    let left = fs.crash_clone(&CrashChoices::process_kill());
+    drop((txn, db));
+    let faulty = FaultFs::new(Arc::new(left.clone()));
+    let mut options = on(&left);
+    options.db.env = Env::with_fs(Arc::new(faulty.clone()));
+    let repair = || assert_eq!(repair_db(&options, "/db", &[]).unwrap().tables_taken_back.len(), 2);
+    for left in crashes(&faulty, &left, CrashChoices::process_kill(), repair) {
+        let (_, db) = repaired(&left, on(&left));
+        assert_eq!(contents(&db, None), of([("k0", "old")]));
+    }
+}
