@@ -129,8 +129,11 @@ impl Repair {
                 ReplayStep::Apply(batch) => {
                     let consumed = self.apply(wal, &batch, two_phase, families, (&mut full, &mut budget))?;
                     decide.applied(batch.sequence(), consumed)?;
+                    // Ops of an open early transaction belong below newer ones, in the same table.
+                    let waits = |id| two_phase.may_add_to(id, families[&id].flushed_before);
+                    full.retain(|id| !waits(*id));
                     if full.is_empty() && budget.is_exceeded() {
-                        let filled = families.iter().filter(|(_, family)| !family.mem.is_empty());
+                        let filled = families.iter().filter(|(id, f)| !f.mem.is_empty() && !waits(**id));
                         full = largest_half(filled.map(|(id, f)| (f.mem.approximate_memory_usage(), *id)));
                     }
                     if !full.is_empty() {

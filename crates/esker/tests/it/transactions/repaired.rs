@@ -124,3 +124,30 @@ fn a_repair_that_was_cut_short_and_done_again_shows_no_uncommitted_write_either(
         assert_eq!(contents(&db, None), of([("k0", "old")]));
     }
 }
+
+/// The memtable is full before the transaction ends, whose ops are older than others in it.
+#[test]
+fn a_repair_keeps_writes_that_are_newer_than_ops_of_a_transaction_that_ends_later() {
+    for commits in [true, false] {
+        let fs = CrashFs::new();
+        let db = open_spilling(&on(&fs));
+        let txn = begin(&db, "one");
+        txn.put("k2", "own").unwrap();
+        txn.set_save_point();
+        txn.put("k1", "taken back").unwrap();
+        txn.put("k3", "spills k1").unwrap();
+        txn.rollback_to_save_point().unwrap();
+        db.put("k1", "new").unwrap();
+        (0..230).for_each(|i| db.put(format!("bulk{i}"), [b'x'; 1024]).unwrap());
+        if commits {
+            txn.commit().unwrap()
+        } else {
+            txn.rollback().unwrap()
+        }
+        let mut options = on(&fs);
+        options.cf.write_buffer_size = 64 << 10;
+        let (_, db) = repaired(&fs, options);
+        assert_eq!(db.get("k1").unwrap().unwrap(), b"new", "{commits}");
+        assert_eq!(db.get("k2").unwrap().is_some(), commits);
+    }
+}
