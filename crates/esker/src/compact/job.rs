@@ -576,9 +576,10 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) ->
     {
         esker_base::info_log!(engine.info_log, Error, "[{}] Compaction failed: {error}", task.cf.name);
         drop(state);
-        let called_off = engine.set_background_error(error, ErrorReason::Compaction).is_none();
-        if called_off && task.manual.is_none() {
-            // The family is in the queue again.
+        engine.set_background_error(error, ErrorReason::Compaction);
+        if task.manual.is_none() {
+            // The family may be in the queue again: a listener has cleared the error, or a recovery
+            // lets jobs run.
             engine.pause_before_retry();
         }
     }

@@ -428,13 +428,13 @@ impl Engine {
         Some(in_force)
     }
 
-    /// Waits before a retry of failed work: a listener has cleared its error, or disk space was
-    /// missing. Returns at once if jobs must end.
+    /// Waits before a retry of failed work: a listener has cleared its error, disk space was
+    /// missing, or a recovery lets jobs run. Returns at once if jobs must end.
     pub(crate) fn pause_before_retry(&self) {
         let mut state = self.state.lock();
         let clock = self.env.clock.as_ref();
         let end = clock.monotonic_nanos().saturating_add(RETRY_PAUSE.as_nanos() as u64);
-        while !self.is_shutting_down() && !state.is_paused() && state.background_error.current().is_none() {
+        while !self.is_shutting_down() && !state.is_paused() && !state.background_error.stops_compactions() {
             let left = Duration::from_nanos(end.saturating_sub(clock.monotonic_nanos()));
             if left.is_zero() || self.state_changed.wait_timeout(&mut state, left) {
                 break;

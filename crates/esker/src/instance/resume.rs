@@ -84,7 +84,7 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     };
     if result.is_ok() {
         engine.allow_writes();
-        // A failed compaction is in no queue, and writes may wait for it.
+        // Writes may wait for a compaction of a family that is in no queue.
         let oldest_snapshot = engine.oldest_snapshot_at_release();
         let families: Vec<_> = state.families.keys().copied().collect();
         for family in families {

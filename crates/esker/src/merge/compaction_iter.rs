@@ -680,6 +680,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 self.queue.clear();
                 self.queue.push(head.sequence, ValueType::Deletion, &[]);
                 self.queue.push(single.sequence, ValueType::SingleDeletion, &[]);
+                self.stats.dropped_hidden -= 1;
                 self.show_queued(0);
             }
             (None, _) if self.may_annihilate(head.sequence) => self.stats.dropped_obsolete += 1,

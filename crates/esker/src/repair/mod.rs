@@ -25,7 +25,6 @@
 mod order;
 mod salvage;
 mod scan;
-mod uncommitted;
 mod wals;
 
 pub use salvage::{MissingKeys, SalvagedTable};
@@ -48,7 +47,6 @@ use order::unsure_pairs;
 use salvage::BlobHealth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use uncommitted::Uncommitted;
 
 /// Ways to repair a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,13 +132,10 @@ pub struct RepairSummary {
     /// Number of operations in WALs for families that were dropped, or whose names are lost with
     /// the MANIFEST because they have no table.
     pub wal_records_without_family: u64,
-    /// Names of transactions that were neither committed nor rolled back: their operations are
-    /// lost. Under `WritePrepared` and `WriteUnprepared` those in tables count as committed if
-    /// their WAL is lost, too.
+    /// Names of transactions that were prepared and neither committed nor rolled back: their
+    /// operations are lost. Under `WritePrepared` and `WriteUnprepared` those that a flush has
+    /// written count as committed.
     pub prepared_transactions_lost: Vec<Vec<u8>>,
-    /// Tables with operations of these transactions, now in `lost`, and the tables without them
-    /// that replace them; `None` if nothing else was in a table, or nothing was to be changed.
-    pub tables_taken_back: Vec<(FileNumber, Option<FileNumber>)>,
     /// The newest sequence number that was found.
     pub last_sequence: SequenceNumber,
 }
@@ -218,7 +213,6 @@ pub fn repair_db_with(
     repair.scan_tables(&found)?;
     repair.leave_out_obsolete_tables();
     repair.convert_wals(&found)?;
-    repair.take_uncommitted_out(&found)?;
     repair.scan_blobs(&found)?;
     repair.find_what_may_reappear();
     repair.name_families();
@@ -256,11 +250,8 @@ struct Repair {
     of_unknown_age: BTreeSet<FileNumber>,
     open_files: Arc<OpenFiles>,
     summary: RepairSummary,
-    /// By family, the entries of transactions that were not committed.
-    uncommitted: BTreeMap<ColumnFamilyId, Uncommitted>,
-    /// Blob files that no table names, or that cannot be read to their end. Tables with entries of
-    /// transactions that were not committed.
-    left_over: Vec<PathBuf>,
+    /// Blob files that no table names, or that cannot be read to their end.
+    blobs_left_over: Vec<PathBuf>,
 }
 
 /// Facts about WALs and tables from the readable part of the MANIFEST.
@@ -378,8 +369,7 @@ impl Repair {
             of_unknown_age: BTreeSet::new(),
             open_files: OpenFiles::new(db::table_capacity(&db_options)),
             summary: RepairSummary::default(),
-            uncommitted: BTreeMap::new(),
-            left_over: Vec::new(),
+            blobs_left_over: Vec::new(),
             session_id: random::session_id(),
             options: db_options,
             fs,
@@ -609,7 +599,7 @@ impl Repair {
         for (_, path) in found.tables.iter().filter(|(number, _)| lost.contains(number)) {
             self.move_to_lost(path)?;
         }
-        self.left_over.iter().try_for_each(|path| self.move_to_lost(path))?;
+        self.blobs_left_over.iter().try_for_each(|path| self.move_to_lost(path))?;
         for (number, dir) in &found.wals {
             self.move_to_lost(&file_name::wal_file_name(dir, *number))?;
         }

@@ -13,7 +13,6 @@
 //!     out: operands do not count twice.
 
 use super::scan::{check_place, is_of_contents};
-use super::uncommitted::Uncommitted;
 use super::{Family, Found, Repair};
 use crate::db;
 use crate::files::{LOST, NewTable, OutputContext, TableOutput};
@@ -202,7 +201,7 @@ impl Repair {
     /// # Errors
     /// `Corruption` and `NotSupported`: nothing of it can be read · `InvalidArgument`: another
     /// comparator · `IoError`.
-    pub(super) fn salvage(&mut self, damaged: &DamagedTable) -> Result<Option<SalvagedTable>> {
+    fn salvage(&mut self, damaged: &DamagedTable) -> Result<Option<SalvagedTable>> {
         let (number, path) = (damaged.number, &damaged.path);
         let file_size = self.fs.file_size(path)?;
         let table = TableSalvage::open(self.fs.new_random_access_file(path)?, file_size)?;
@@ -267,7 +266,6 @@ impl Repair {
         let mut writing = Writing {
             output,
             blobs: &self.blob_files,
-            uncommitted: self.uncommitted.get(&id),
             icmp,
             pad,
             tally: BlobTally::default(),
@@ -503,8 +501,6 @@ impl SalvagedTable {
 struct Writing<'a> {
     output: Option<TableOutput>,
     blobs: &'a BlobHealth,
-    /// Entries that the new table does not get.
-    uncommitted: Option<&'a Uncommitted>,
     icmp: &'a InternalKeyComparator,
     /// The timestamp that keys get if the damaged table stores none.
     pad: &'a [u8],
@@ -521,10 +517,6 @@ struct Writing<'a> {
 impl Writing<'_> {
     fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         let entry = ParsedInternalKey::parse(internal_key)?;
-        let with_number = self.uncommitted.and_then(|all| all.get(&entry.sequence));
-        if with_number.is_some_and(|keys| keys.contains(entry.user_key)) {
-            return Ok(());
-        }
         let mut user_key = entry.user_key.to_vec();
         user_key.extend_from_slice(self.pad);
         match self.with_values(&user_key, entry.value_type, value) {

@@ -60,11 +60,11 @@ impl Repair {
                         ..BlobFileAddition::default()
                     });
                 }
-                Ok(_) => self.left_over.push(path.clone()),
+                Ok(_) => self.blobs_left_over.push(path.clone()),
                 Err(e) if is_of_contents(&e) => {
                     esker_base::info_log!(self.info_log, Error, "Blob file #{number} is lost: {e}");
                     self.summary.blobs_lost.push((number, e));
-                    self.left_over.push(path.clone());
+                    self.blobs_left_over.push(path.clone());
                 }
                 Err(e) => return Err(e),
             }

@@ -1,6 +1,6 @@
 //! Converts the readable parts of WALs into tables. The cost of a record depends on its entries,
 //! not on the number of families. All memtables together stay near the bound of the write buffer
-//! manager.
+//! manager, except for families to which an open early transaction may add older ops: these wait.
 
 use super::{Family, Found, Repair, RepairSummary, SalvagedTable};
 use crate::cf::MemTableLimits;
@@ -74,7 +74,6 @@ impl Repair {
         for transaction in two_phase.into_unresolved()? {
             let xid = transaction.xid.escape_ascii();
             esker_base::info_log!(self.info_log, Warn, "Prepared transaction '{xid}' is lost");
-            self.note_uncommitted(&transaction);
             self.summary.prepared_transactions_lost.push(transaction.xid.clone());
         }
         for (id, replayed) in &mut families {
@@ -135,9 +134,9 @@ impl Repair {
                     if full.is_empty() && budget.is_exceeded() {
                         let filled = families.iter().filter(|(id, f)| !f.mem.is_empty() && !waits(**id));
                         full = largest_half(filled.map(|(id, f)| (f.mem.approximate_memory_usage(), *id)));
-                    }
-                    if !full.is_empty() {
-                        budget.note_flush();
+                        budget.note_look();
+                    } else if !full.is_empty() {
+                        budget.note_look();
                     }
                     for id in full.drain(..) {
                         self.write_table(

@@ -28,8 +28,9 @@ impl ReplayBudget {
         self.bytes_since_flush += key.len() + value.len() + ENTRY_OVERHEAD;
     }
 
-    /// Records that tables were written.
-    pub(crate) fn note_flush(&mut self) {
+    /// Records that tables are written, or that none can be. The next look walks all families, so it
+    /// comes only after an eighth of the limit.
+    pub(crate) fn note_look(&mut self) {
         self.bytes_since_flush = 0;
     }
 

@@ -8,7 +8,7 @@ fn every_test_here_passes_on_a_machine_without_rocksdb() {
     let empty = TempDir::new();
     let tests = std::env::current_exe().unwrap();
     let output = Command::new(tests)
-        .args(["--skip", "every_test_here_passes_on_a_machine_without_rocksdb"])
+        .args(["--nocapture", "--skip", "every_test_here_passes_on_a_machine_without_rocksdb"])
         // `ldb` and `sst_dump` are found by PATH, the libraries in the directory of peers.
         .env("PATH", empty.path())
         .env("ESKER_PEERS_DIR", empty.path())

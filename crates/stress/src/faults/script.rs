@@ -10,7 +10,7 @@ use esker::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const DIR: &str = "/db";
+pub(super) const DIR: &str = "/db";
 /// Path of the checkpoint.
 const COPY: &str = "/copy";
 /// Path of the file to be ingested.

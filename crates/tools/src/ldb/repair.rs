@@ -145,9 +145,6 @@ fn report_losses(summary: &RepairSummary, is_hex: bool, out: &mut Out) -> Comman
     for xid in &summary.prepared_transactions_lost {
         writeln!(out, "lost: the prepared transaction '{}'", xid.escape_ascii())?;
     }
-    for (number, _) in &summary.tables_taken_back {
-        writeln!(out, "note: table {} had operations of transactions that are lost", name_of(*number))?;
-    }
     for (older, newer) in &summary.order_unsure {
         writeln!(out, "note: which of {} and {} is newer is not certain", name_of(*older), name_of(*newer))?;
     }

@@ -52,6 +52,7 @@ impl ReplayRun<'_> {
         if due.is_empty() && self.budget.is_exceeded() {
             let filled = families.values().filter(|f| f.has_entries && !waits(f));
             due = largest_half(filled.map(|f| (f.mem.approximate_memory_usage(), f.id)));
+            self.budget.note_look();
         }
         self.flush(&due)
     }
@@ -75,7 +76,7 @@ impl ReplayRun<'_> {
         if due.is_empty() {
             return Ok(());
         }
-        self.budget.note_flush();
+        self.budget.note_look();
         self.has_written_tables = true;
         let (recovery, numbers) = (self.recovery, self.manifest.numbers());
         let mut sealed = Vec::with_capacity(due.len());

@@ -1,17 +1,12 @@
 //! Repairs of databases whose transactions are in memtables before their commit.
 
-use super::cut_short::crashes;
 use super::options;
-use super::write_prepared::{Contents, begin, contents, open_as};
+use super::write_prepared::{begin, open_as};
 use super::write_unprepared::Folding;
-use esker::internals::env::{CrashChoices, CrashFs, FaultFs};
+use esker::internals::env::{CrashChoices, CrashFs};
 use esker::txn::WritePolicy;
 use esker::{Env, Options, RepairSummary, TransactionDb, TransactionDbOptions, WriteBatch, repair_db};
 use std::sync::Arc;
-
-fn of<const N: usize>(pairs: [(&str, &str); N]) -> Contents {
-    pairs.map(|(key, value)| (key.into(), value.into())).into()
-}
 
 fn on(fs: &CrashFs) -> Options {
     let mut options = options();
@@ -38,7 +33,7 @@ fn repaired(fs: &CrashFs, mut options: Options) -> (RepairSummary, TransactionDb
 }
 
 #[test]
-fn a_repair_numbers_keys_apart_that_the_order_takes_for_the_same() {
+fn a_repair_gives_different_numbers_to_keys_that_the_comparator_takes_for_equal() {
     let fs = CrashFs::new();
     let mut options = on(&fs);
     options.cf.comparator = Arc::new(Folding);
@@ -57,72 +52,6 @@ fn a_repair_numbers_keys_apart_that_the_order_takes_for_the_same() {
     assert_eq!(summary.wals_damaged, []);
     let value = |key| db.get(key).unwrap().unwrap();
     assert_eq!([value("k1"), value("k2"), value("k3")], [&b"2"[..], b"2", b"behind"]);
-}
-
-#[test]
-fn a_repair_shows_no_write_of_a_transaction_that_was_not_committed() {
-    for (prepares, flushes, compacts) in [
-        (false, false, false),
-        (true, false, false),
-        (false, true, false),
-        (true, true, false),
-        (true, true, true),
-    ] {
-        let fs = CrashFs::new();
-        let db = open_spilling(&on(&fs));
-        let old = of([("k0", "old"), ("k1", "old"), ("k2", "old,operand")]);
-        for (key, value) in [("k0", "old"), ("k1", "old"), ("k2", "old")] {
-            db.put(key, value).unwrap();
-        }
-        let txn = begin(&db, "one");
-        txn.put("k0", "uncommitted").unwrap();
-        txn.delete("k1").unwrap();
-        txn.merge_cf(&db.db().default_column_family(), "k2", "uncommitted").unwrap();
-        txn.put("k3", "uncommitted").unwrap();
-        txn.put("k4", "uncommitted").unwrap();
-        if prepares {
-            txn.prepare().unwrap();
-        }
-        // Without a lock.
-        db.db().merge("k2", "operand").unwrap();
-        if flushes {
-            db.db().flush().unwrap();
-        }
-        if compacts {
-            db.db().compact_range(None, None).unwrap();
-        }
-        let (summary, db) = repaired(&fs, on(&fs));
-        assert_eq!(contents(&db, None), old, "{prepares} {flushes} {compacts}");
-        assert_eq!(summary.prepared_transactions_lost, [b"one"]);
-        assert_eq!(summary.tables_taken_back.len(), usize::from(flushes), "{prepares} {compacts}");
-        db.db().compact_range(None, None).unwrap();
-        assert_eq!(contents(&db, None), old, "{prepares} {flushes} {compacts}, compacted");
-    }
-}
-
-/// One table has operations of the transaction only, the other has committed ones, too.
-#[test]
-fn a_repair_that_was_cut_short_and_done_again_shows_no_uncommitted_write_either() {
-    let fs = CrashFs::new();
-    let db = open_spilling(&on(&fs));
-    db.put("k0", "old").unwrap();
-    let txn = begin(&db, "one");
-    txn.put("k0", "uncommitted").unwrap();
-    txn.put("k1", "uncommitted").unwrap();
-    db.db().flush().unwrap();
-    txn.put("k0", "again").unwrap();
-    txn.prepare().unwrap();
-    db.db().flush().unwrap();
-    let left = fs.crash_clone(&CrashChoices::process_kill());
-    drop((txn, db));
-    let faulty = FaultFs::new(Arc::new(left.clone()));
-    let mut options = on(&left);
-    options.db.env = Env::with_fs(Arc::new(faulty.clone()));
-    let repair = || assert_eq!(repair_db(&options, "/db", &[]).unwrap().tables_taken_back.len(), 2);
-    for left in crashes(&faulty, &left, CrashChoices::process_kill(), repair) {
-        let (_, db) = repaired(&left, on(&left));
-        assert_eq!(contents(&db, None), of([("k0", "old")]));
-    }
 }
 
 /// The memtable is full before the transaction ends, whose ops are older than others in it.
