@@ -28,8 +28,8 @@ impl ReplayBudget {
         self.bytes_since_flush += key.len() + value.len() + ENTRY_OVERHEAD;
     }
 
-    /// Records that tables are written, or that none can be. The next look walks all families, so it
-    /// comes only after an eighth of the limit.
+    /// Records that tables are written, or that none can be. The next look at all families then
+    /// comes after an eighth of the limit.
     pub(crate) fn note_look(&mut self) {
         self.bytes_since_flush = 0;
     }
