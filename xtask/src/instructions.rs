@@ -37,7 +37,7 @@ pub(crate) fn check(root: &Path, record: bool) -> Outcome {
     }
     let circumstances = text.lines().find(|line| line.starts_with("# Recorded with")).unwrap_or_default();
     Err(format!(
-        "{}\nAbout the record: {circumstances}\nIf it is meant: cargo xtask instructions --record, and say why in the commit.",
+        "{}\nAbout the record: {circumstances}\nIf the change is intended: cargo xtask instructions --record, and say why in the commit.",
         failures.join("\n")
     ))
 }

@@ -62,7 +62,10 @@ impl rocksdb_sstfilewriter_t {
         if size == self.timestamp_size {
             return Ok(&mut self.writer);
         }
-        let why = format!("a timestamp of {size} bytes, where keys have {} bytes", self.timestamp_size);
+        let why = format!(
+            "a timestamp of {size} bytes, but the table has timestamps of {} bytes",
+            self.timestamp_size
+        );
         Err(Error::invalid_argument(why))
     }
 }

@@ -36,10 +36,15 @@ absent! {
     fn rocksdb_table_properties_num_data_blocks_compression_rejected -> u64;
     fn rocksdb_table_properties_num_data_blocks_compression_bypassed -> u64;
     fn rocksdb_table_properties_num_uniform_blocks -> u64;
-    fn rocksdb_table_properties_uncompressed_data_size -> u64;
     fn rocksdb_table_properties_oldest_ancestor_time -> u64;
-    fn rocksdb_table_properties_lsm_info_at_creation -> u64;
-    fn rocksdb_table_properties_external_sst_file_global_seqno_offset -> u64;
+}
+
+/// The file offset of the sequence number that an ingestion may write; 0: the table has none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_external_sst_file_global_seqno_offset(
+    properties: *const rocksdb_table_properties_t,
+) -> u64 {
+    properties.as_ref().and_then(|it| it.properties.global_seqno_offset).unwrap_or(0) as u64
 }
 
 /// Whether the table records its largest sequence number.

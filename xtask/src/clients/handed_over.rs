@@ -47,7 +47,10 @@ pub(super) fn check(clients: &Clients, suite: &str, kept: &Path) -> Outcome {
         "{suite}: handed over {databases} databases, {families} families, {keys} keys; \
          {refused} need the suite's own merge operators, or are parts of backups"
     );
-    if !differences.is_empty() || databases == 0 {
+    if databases == 0 {
+        return Err(format!("{suite}: it left no database"));
+    }
+    if !differences.is_empty() {
         return Err(format!("{suite}: {} read differently\n{}", differences.len(), differences.join("\n")));
     }
     Ok(())

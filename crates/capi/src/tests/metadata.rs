@@ -103,3 +103,23 @@ fn metadata_is_given_where_it_is_wanted() {
         rocksdb_writeoptions_destroy(write);
     }
 }
+
+#[test]
+fn properties_that_a_table_records_are_not_zero() {
+    let recorded = esker::TableProperties {
+        uncompressed_data_size: 1,
+        lsm_info_at_creation: 2,
+        global_seqno_offset: Some(3),
+        ..esker::TableProperties::default()
+    };
+    let properties = rocksdb_table_properties_t::new(&recorded);
+    // SAFETY: the properties live as long as the calls.
+    let read = unsafe {
+        [
+            rocksdb_table_properties_uncompressed_data_size(&raw const properties),
+            rocksdb_table_properties_lsm_info_at_creation(&raw const properties),
+            rocksdb_table_properties_external_sst_file_global_seqno_offset(&raw const properties),
+        ]
+    };
+    assert_eq!(read, [1, 2, 3]);
+}
