@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn every_test_here_passes_on_a_machine_without_rocksdb() {
-    let empty = TempDir::new();
+    let empty = TempDir::new("without-rocksdb");
     let tests = std::env::current_exe().unwrap();
     let output = Command::new(tests)
         .args(["--nocapture", "--skip", "every_test_here_passes_on_a_machine_without_rocksdb"])
