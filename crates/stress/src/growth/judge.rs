@@ -11,6 +11,9 @@ use super::work::{Measure, Work};
 
 /// A growth of less than this part of the smallest size's work is noise.
 const NOISE: f64 = 0.06;
+/// The same for instructions. Threads that wait for each other spin: four runs of one compaction
+/// differed by 17%.
+const NOISE_OF_INSTRUCTIONS: f64 = 0.2;
 /// Factor by which the last doubling may exceed its limit: nodes and buffers fill up in steps.
 const SLACK: f64 = 1.4;
 /// Growth below this part of the work does not count: it may come in one step, such as a buffer
@@ -42,7 +45,8 @@ pub(super) fn judge(allowed: &Allowed, works: &[Work]) -> Vec<Finding> {
 fn judge_amounts(measure: Measure, amounts: Vec<u64>, allowed: Growth) -> Finding {
     let values: Vec<f64> = amounts.iter().map(|&amount| amount as f64).collect();
     let (first, last) = (values[0], values[values.len() - 1]);
-    let negligible = measure.floor().max(NOISE * first);
+    let noise = if measure == Measure::Instructions { NOISE_OF_INSTRUCTIONS } else { NOISE };
+    let negligible = measure.floor().max(noise * first);
     if last - first <= negligible {
         return Finding { measure, amounts, exponent: None, allowed, is_too_much: false };
     }
