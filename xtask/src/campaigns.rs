@@ -62,10 +62,10 @@ pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
     let agrees = |filter| [&cargo[..], &["--lib", "--", "--nocapture", filter]].concat();
     run(root, &[("ROUNDS", "40000")], "cargo", &agrees("random_requests"))?;
-    run(root, &[("ROUNDS", "10000")], "cargo", &agrees("threads_get_what"))?;
+    run(root, &[("ROUNDS", "10000")], "cargo", &agrees("threads_get_the_decisions"))?;
     let shuttle =
         [("ROUNDS", "117000"), ("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
-    run(root, &shuttle, "cargo", &agrees("shuttle_threads_get_what"))?;
+    run(root, &shuttle, "cargo", &agrees("shuttle_threads_get_the_decisions"))?;
     let soak = [&cargo[..], &["--test", "it", "--", "--nocapture", "soak"]].concat();
     run(root, &[("SECONDS", &seconds(minutes)), ("THREADS", "100")], "cargo", &soak)
 }
@@ -85,8 +85,8 @@ pub(crate) fn durability(root: &Path) -> Outcome {
 }
 
 /// Runs real processes under limits, on full disks, in directories that are moved and replaced, and
-/// beside other openers. Each circumstance occurs twenty times. If root runs the campaign, no
-/// circumstance is left out.
+/// beside other openers. Each of the 18 circumstances occurs twenty times if root runs the campaign
+/// and can mount file systems. Otherwise some circumstances are left out.
 pub(crate) fn hostile(root: &Path) -> Outcome {
     stress(root, &["hostile", "--trials", "360"])
 }
@@ -131,7 +131,7 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Runs a short form of all campaigns, as debug builds. The campaigns `model`, `crash` and `faults`
+/// Runs short forms of nine campaigns, as debug builds. The campaigns `model`, `crash` and `faults`
 /// must reach their probes. A campaign of a fixed time does as much as the machine allows. Mutants,
 /// models of loom and shuttle, and the simulated machine must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
@@ -153,7 +153,7 @@ pub(crate) fn slice(root: &Path) -> Outcome {
         &[&db_stress[..], &load].concat(),
         &["db_crashtest", "both", "--dir", &crashed, "--duration=45", "--interval=4"],
     ];
-    // With the features of the whole workspace, for which the tests have built Esker already.
+    // `--workspace`: the tests have built Esker already with the features of the whole workspace.
     run(root, &[], "cargo", &["build", "--workspace", "--bin", "esker-stress"])?;
     let program = commands::target_dir(root).join("debug/esker-stress");
     for slice in counted.into_iter().chain(timed) {

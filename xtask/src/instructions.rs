@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scenario_is_recorded_and_every_record_has_one() {
+    fn every_scenario_is_recorded_and_every_record_has_a_scenario() {
         assert_eq!(failures(&[], &[("get", 1)]), ["get: 1 instructions, none recorded"]);
         assert_eq!(failures(&[("get", 1)], &[]), ["get: recorded, but there is no such scenario any more"]);
     }

@@ -19,9 +19,10 @@ pub trait Comparator: Send + Sync {
     fn equal(&self, a: &[u8], b: &[u8]) -> bool {
         self.compare(a, b) == Ordering::Equal
     }
-    /// May replace `start` by a shorter key k with `start <= k < limit`. The default does nothing.
+    /// May replace `start` by a key k that is not longer, with `start <= k < limit`. The default
+    /// does nothing.
     fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
-    /// May replace `key` by a shorter key that is not smaller. The default does nothing.
+    /// May replace `key` by a key that is not longer and not smaller. The default does nothing.
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
     /// Number of bytes of the timestamp at the end of each user key. 0 if keys have none; at most
     /// `u16::MAX`.
@@ -243,8 +244,8 @@ fn next_u64_timestamp(timestamp: &[u8]) -> Option<Vec<u8>> {
     number.checked_add(1).map(|next| next.to_le_bytes().to_vec())
 }
 
-/// Orders keys without timestamps, under the name of the comparator with timestamps. For tables
-/// that store no timestamps.
+/// Orders keys without timestamps, under the name of the comparator with timestamps. Tables that
+/// store no timestamps use this order.
 struct WithoutTimestamp {
     name: &'static str,
     order: ComparatorRef,

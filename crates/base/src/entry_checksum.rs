@@ -1,4 +1,4 @@
-//! Checksums of entries in memory: from a batch to a memtable, and inside it.
+//! Checksums of entries in memory: from a batch to a memtable, and inside the memtable.
 //!
 //! In: the parts of an entry. Out: 64 bits that change when a part changes or two parts are
 //! swapped.
@@ -11,7 +11,8 @@
 use crate::types::{ColumnFamilyId, SequenceNumber, ValueType};
 use crate::xxph3::hash64_with_seed;
 
-/// A seed for each part, so that equal bytes in different parts differ. Distinct odd numbers.
+/// Seeds of the parts, so that equal bytes in different parts have different hashes. They are
+/// distinct odd numbers; the key's seed is 0.
 const VALUE: u64 = 0x9D8F_4C1A_63B7_25E1;
 const KIND: u64 = 0xB5C0_3E97_1D24_8A6F;
 const SEQUENCE: u64 = 0xE3A1_70D5_9C86_4B2D;

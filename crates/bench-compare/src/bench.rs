@@ -161,7 +161,7 @@ pub(crate) fn fill<E: RivalEngine>(
     deadline.repeat(count, |i| db.put(&key(number(i)), values.next(VALUE_BYTES), durability))
 }
 
-/// A deadline that never passes, for preparations. Later steps need complete preparations.
+/// A deadline a day away, for preparations. Later steps need complete preparations.
 pub(crate) fn unhurried() -> Deadline {
     Deadline::after(Duration::from_secs(24 * 60 * 60))
 }

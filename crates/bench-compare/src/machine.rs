@@ -39,7 +39,7 @@ fn number(text: &str) -> u64 {
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// The file system of `directory`: that of the longest mount point that is a prefix of it.
+/// The type of the file system at the longest mount point that is a prefix of `directory`.
 fn file_system(directory: &Path) -> String {
     let Ok(path) = directory.canonicalize() else { return String::new() };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! YCSB's distributions of records.
 //!
 //! A scrambled generator always draws from ten billion ranks, whose zeta is a published constant.
-//! It hashes a rank (FNV-1a, 64 bits, from the lowest byte) and takes it modulo the number of
+//! It hashes a rank (FNV-1a, 64 bits, from the lowest byte) and takes the hash modulo the number of
 //! records.
 //! Source: Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), for
 //! the method; YCSB core 0.17 (`ZipfianGenerator`, `ScrambledZipfianGenerator`,

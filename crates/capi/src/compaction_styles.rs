@@ -32,7 +32,8 @@ pub unsafe extern "C" fn rocksdb_universal_compaction_options_destroy(
     destroy(options);
 }
 
-/// As in RocksDB, the bits of `width` are those of a `u32`: -1 means no limit.
+/// Sets the largest number of runs to merge. As in RocksDB, the bits of `width` are a `u32`: -1
+/// means no limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_universal_compaction_options_set_max_merge_width(
     options: *mut rocksdb_universal_compaction_options_t,

@@ -21,10 +21,10 @@ impl rocksdb_table_properties_t {
     }
 }
 
-/// Defines getters of properties that Esker's tables do not have: 0 or none.
+/// Defines getters that return 0 for every table.
 macro_rules! absent {
     ($(fn $name:ident -> $ty:ty;)*) => {$(
-        #[doc = "Returns 0: Esker's tables do not record this property."]
+        #[doc = "Returns 0: the library does not give this property."]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(_properties: *const rocksdb_table_properties_t) -> $ty {
             0

@@ -35,7 +35,7 @@ pub struct rocksdb_wal_iterator_t {
 }
 
 impl rocksdb_wal_iterator_t {
-    /// Moves to the next batch. The iterator stores an error until the client reads its status.
+    /// Moves to the next batch. After an error there is none, and `changes` keeps the error.
     fn advance(&mut self) {
         self.current = self.changes.next().and_then(Result::ok);
     }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn rocksdb_wal_file_destroy(file: *mut rocksdb_wal_file_t)
     destroy(file);
 }
 
-/// Defines functions that return a number of a WAL file.
+/// Defines getters of a WAL file.
 macro_rules! figures {
     ($(fn $name:ident -> $ty:ty, $none:expr, |$it:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]

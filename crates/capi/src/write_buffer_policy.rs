@@ -1,4 +1,4 @@
-//! The policy of a write buffer manager: the memtable that is flushed at its bound.
+//! The policy of a write buffer manager: it selects the memtable to flush at the manager's bound.
 //!
 //! In: a policy's number. Out: the manager with that policy. For an unknown number a constructor
 //! returns NULL, and a setter changes nothing. As in RocksDB, a manager without a given policy

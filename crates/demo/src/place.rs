@@ -33,7 +33,7 @@ impl DemoPlace {
         &self.path
     }
 
-    /// Removes the directory if it is temporary.
+    /// Removes the directory if it is temporary and not to be kept.
     pub(crate) fn leave(self) -> DemoOutcome {
         if !self.stays {
             esker::destroy_db(&DbOptions::default(), &self.path)?;

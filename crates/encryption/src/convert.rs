@@ -1,16 +1,17 @@
 //! Encrypts directories, decrypts them, or gives their files a new master key.
 //!
 //! In: directories. Only a change of the master key may run while an engine has them open. Out: the
-//! same content. After a kill at any point the directories still open, under the old key or the new
-//! one.
+//! same content. After a kill at any point, the directories can still be opened with the keys of
+//! the file system.
 //!
 //! Encryption and decryption replace one file after the other. Meanwhile the directory has a marker
 //! file. If it is there, readers with the key accept both kinds of files. The MANIFEST is encrypted
 //! first and decrypted last, so an open without the key fails at the MANIFEST.
 //!
 //! A header has two slots, and each holds the file's key under a master key. A change of the master
-//! key goes through all files twice. Each round rewrites one slot of each header. All files open
-//! under the old key until the first round ends, and under the new key from then on.
+//! key goes through all files twice. Each round rewrites one slot of each header. The old key opens
+//! the existing files until the first round ends, and the new key opens all files from then on. New
+//! files of an engine have only the new key.
 
 use crate::CONVERSION_MARKER;
 use crate::file_key::{Front, read_header, unwrap_slot, wrap};
@@ -38,7 +39,7 @@ pub struct ConversionReport {
     pub kept: u64,
     /// Changed files that had further hard links. After an encryption or decryption, those links
     /// still lead to the unchanged file. A change of the master key changes the file for all links.
-    /// Is 0 if the underlying file system does not count links.
+    /// The number is 0 if the underlying file system does not count links.
     pub linked: u64,
 }
 
@@ -46,8 +47,8 @@ pub struct ConversionReport {
 /// Leaves files with unknown names unchanged. The old bytes stay on the device until it uses their
 /// place again.
 /// # Errors
-/// `IoError` · `Corruption`. After an error the directories still open with the keys of `fs`. A
-/// second call continues the work.
+/// `IoError` · `Corruption`. After an error, the directories can still be opened with the keys of
+/// `fs`. A second call continues the work.
 pub fn encrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     convert(fs, dirs, true)
 }
@@ -61,11 +62,11 @@ pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<Conversio
 
 /// Gives all encrypted files in and below these directories a new master key: the first key of
 /// `fs`'s provider. Writes and syncs the two 96-byte slots of each file's header, one after the
-/// other, and nothing else. An engine may have the directories open with `fs`, so that its new
-/// files have the new key already ([`EncryptedFs::reload_keys`]). Files that it deletes meanwhile
-/// do not count. A file that is moved in from elsewhere meanwhile, as by an ingestion, may keep its
-/// key. So may a file that a writer with direct I/O has open, if the device's blocks are larger
-/// than 4 KiB.
+/// other, and nothing else. An engine may have the directories open with `fs`. Its new files have
+/// the new key already ([`EncryptedFs::reload_keys`]). Files that it deletes meanwhile do not
+/// count. A file that is moved in from elsewhere meanwhile, as by an ingestion, may keep its key.
+/// So may a file that a writer with direct I/O has open, if the device's blocks are larger than
+/// 4 KiB.
 /// # Errors
 /// `IoError` · `Corruption` · `InvalidArgument` if the provider lacks a file's master key. A second
 /// call continues the work. `NotSupported` if the underlying file system cannot overwrite files.
@@ -74,8 +75,8 @@ pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionR
     let mut report = ConversionReport::default();
     for round in [Round::First, Round::Second] {
         let mut seen = BTreeSet::new();
-        // An engine may rename a file before its turn. So while listed files are gone, new names
-        // are looked for.
+        // An engine may rename a file before its turn. So the loop lists the files again until no
+        // listed file is gone.
         let mut has_missed = true;
         while has_missed {
             has_missed = false;
@@ -131,7 +132,7 @@ enum Round {
 /// Writes slots of an encrypted file's header again, if the round requires it.
 ///
 /// Writes and syncs one slot at a time, and no other bytes. The slot that opens the file stays as
-/// it is until the other slot has the new key, so a crash that destroys a write leaves a good slot.
+/// it is until the other slot has the new key. So a crash that destroys a write leaves a good slot.
 fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round, master: &MasterKey) -> Result<bool> {
     let mut header = [0; PAGE_BYTES];
     let read = fs.inner().new_random_access_file(path)?.read_at(0, &mut header)?;

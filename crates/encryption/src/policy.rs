@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_give_the_treatment() {
+    fn a_file_name_selects_the_class() {
         const WHOLE: Class = Class::Encrypted(EncryptedKind::Whole);
         const LOG: Class = Class::Encrypted(EncryptedKind::Log);
         const STRICT: Class = Class::Encrypted(EncryptedKind::StrictLog);

@@ -6,7 +6,7 @@
 //! `file/writable_file_writer.cc`.
 //!
 //! Reads through a descriptor ([`RandomAccessFile::descriptor`]) pass the file by:
-//! [`read_many`](crate::read_many()) counts them. Reads that go together take one time.
+//! [`read_many`](crate::read_many()) counts them. Reads that go together are timed as one.
 
 use crate::clock::Clock;
 use crate::direct::Alignment;
@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of `Temperature` in a MANIFEST, and the tickers of bytes and reads of such files.
+/// Each temperature as a MANIFEST stores it, with the tickers of bytes and reads for its files.
 const TEMPERATURES: [(u8, Ticker, Ticker); 5] = [
     (0x04, Ticker::HotFileReadBytes, Ticker::HotFileReadCount),
     (0x08, Ticker::WarmFileReadBytes, Ticker::WarmFileReadCount),
@@ -57,7 +57,7 @@ impl ReadCounter {
         }
     }
 
-    /// Starts the time of something else that a read brings with it.
+    /// Starts to time another part of a read, such as decompression, for `histogram`.
     pub fn time(&self, histogram: Histogram) -> IoWatch<'_> {
         IoWatch::start(&self.statistics, &*self.clock, [Some(histogram), None])
     }
@@ -69,8 +69,8 @@ impl ReadCounter {
     }
 }
 
-/// Adds the microseconds until its drop to up to two histograms. Reads no clock if the statistics
-/// collect no times.
+/// A stopwatch. Its drop adds the elapsed microseconds to one or two histograms. It reads no clock
+/// if the statistics collect no times.
 pub struct IoWatch<'a> {
     statistics: &'a Statistics,
     clock: &'a dyn Clock,
@@ -175,7 +175,7 @@ pub struct CountedWritableFile {
 }
 
 impl CountedWritableFile {
-    /// Adds the time of each append to `inner` to `histogram`, and to that of the thread's
+    /// Times each append to `inner`, for `histogram` and for the histogram of the thread's
     /// [`IoActivity`].
     pub fn new(
         inner: Box<dyn WritableFile>,

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// This process.
+/// The id of this process.
 pub fn process_id() -> u32 {
     std::process::id()
 }
 
-/// This thread, as the kernel and `top -H` name it.
+/// The id of this thread, as the kernel and `top -H` show it.
 pub fn thread_id() -> u64 {
     u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).expect("thread ids are positive")
 }
@@ -17,7 +17,7 @@ pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Number of threads that run at the same time here; 1 if unknown.
+/// Number of threads that can run at the same time; 1 if unknown.
 pub fn available_parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -25,7 +25,7 @@ pub fn available_parallelism() -> usize {
 /// A date and time of day in the local time zone. Displays as "2026/11/20-20:25:43".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalTime {
-    /// 2026.
+    /// The year in full, such as 2026.
     pub year: i32,
     /// 1 to 12.
     pub month: i32,

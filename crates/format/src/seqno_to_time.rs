@@ -1,7 +1,7 @@
 //! Sequence numbers with the times at which they were the newest.
 //!
-//! In: samples of (sequence number, Unix seconds). Out: a short list of them, which bounds the time
-//! at which an entry was written, and its bytes in a table's properties.
+//! In: samples of (sequence number, Unix seconds). Out: a short list of samples, which bounds the
+//! time at which an entry was written; also the list's bytes in a table's properties.
 //! Page: `docs/format/properties.md`. Source: RocksDB `db/seqno_to_time_mapping.h`.
 //!
 //! Invariants
@@ -14,11 +14,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 
-/// Most pairs in the properties of a table.
+/// Largest number of pairs in the properties of a table.
 pub const MAX_PAIRS_PER_TABLE: usize = 100;
-/// Most pairs of a database in memory, and of a compaction.
+/// Largest number of pairs of a database in memory, and of a compaction.
 pub const MAX_PAIRS: usize = 1000;
-/// Pairs that cover the period for which a family keeps times.
+/// Number of pairs that cover the period for which a family keeps times.
 pub const PAIRS_PER_FAMILY: u64 = 100;
 
 /// A sample: no entry up to `seqno` was written after `time`.
@@ -57,7 +57,7 @@ impl SeqnoToTimeMapping {
         mapping
     }
 
-    /// `to - from + 1` samples, at equal distances from `from_time` to `to_time`.
+    /// Samples for the numbers `from` to `to`, at equal distances from `from_time` to `to_time`.
     pub fn between(from: SequenceNumber, to: SequenceNumber, from_time: u64, to_time: u64) -> Self {
         let (steps, seconds) = (to.0.saturating_sub(from.0).max(1), to_time.saturating_sub(from_time));
         let at = |seqno: u64| {
@@ -131,7 +131,7 @@ impl SeqnoToTimeMapping {
     }
 
     /// Drops samples until at most `most` are left (2 if `most` is 1), and leaves gaps of about
-    /// equal length between them. The first and the last one stay. Takes O(n log n).
+    /// equal length between them. Both ends stay, unless `most` is 0. Takes O(n log n).
     pub fn thin_out(&mut self, most: usize) {
         let most = if most == 1 { 2 } else { most };
         let count = self.pairs.len();
@@ -168,7 +168,7 @@ impl SeqnoToTimeMapping {
         self.pairs.retain(|_| !gone.next().unwrap_or(false));
     }
 
-    /// The samples that bound the times of entries with these sequence numbers, both included.
+    /// The part that suffices for [`Self::time_before`] of the numbers `from` to `to`, inclusive.
     pub fn within(&self, from: SequenceNumber, to: SequenceNumber) -> SeqnoToTimeMapping {
         let start = self.pairs.partition_point(|pair| pair.seqno < from);
         let end = self.pairs.partition_point(|pair| pair.seqno <= to).max(start);
@@ -176,7 +176,7 @@ impl SeqnoToTimeMapping {
         SeqnoToTimeMapping { pairs: pairs.to_vec() }
     }
 
-    /// A time before the entry with this sequence number was written; 0 if none is known.
+    /// A time that precedes the write of the entry with this sequence number; 0 if none is known.
     pub fn time_before(&self, seqno: SequenceNumber) -> u64 {
         let count = self.pairs.partition_point(|pair| pair.seqno < seqno);
         count.checked_sub(1).and_then(|i| self.pairs.get(i)).map_or(0, |pair| pair.time)

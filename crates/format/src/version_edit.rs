@@ -104,7 +104,7 @@ pub struct VersionEdit {
     pub comparator: Option<String>,
     /// This family needs no WAL with a smaller number.
     pub log_number: Option<FileNumber>,
-    /// Always 0 in files of current releases.
+    /// A WAL before `log_number` that is needed, too; 0 (none) in files of current releases.
     pub prev_log_number: Option<FileNumber>,
     /// The next file number: all numbers in use are smaller.
     pub next_file_number: Option<FileNumber>,

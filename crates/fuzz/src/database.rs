@@ -1,13 +1,15 @@
-//! A whole directory with changes in its files: opened, read in every way, verified, written to,
-//! repaired. Nothing may panic or hang, and what is read was once written: every byte of these
-//! files is under some checksum.
+//! Changes files of a database, then opens, reads, verifies, writes and repairs the database.
+//!
+//! Laws: nothing panics or hangs. Each value that a read returns was once written, because
+//! checksums cover all keys and values of these files.
 
 use crate::scene::{FAMILIES, KEYS, damage, databases, is_written, key, lay, open, options, value};
 use esker::internals::env::{FileSystem, MemFs};
 use esker::{ColumnFamilyDescriptor, Db, OpenMode, ReadOptions, repair_db};
 use std::path::Path;
 
-/// The first byte says which database; each eight bytes behind it are one change.
+/// Damages a database, and returns its number and its file system. The first byte selects the
+/// database. Each eight bytes after it are one change.
 fn damaged(data: &[u8]) -> (usize, MemFs) {
     let (&variant, data) = data.split_first().unwrap_or((&0, &[]));
     let variant = usize::from(variant) % databases().len();
@@ -52,7 +54,7 @@ fn read(db: &Db) {
     drop(db.verify_checksum());
 }
 
-/// One input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let (variant, fs) = damaged(data);
     let options = options(&fs, variant);

@@ -1,8 +1,8 @@
 //! Decodes arbitrary bytes as headers, frame heads and encrypted files, and reads changed encrypted
 //! files.
 //!
-//! Laws: decoded bytes encode to the same bytes. A changed file has its content, is damaged, or, as
-//! a log, has lost a part of its content.
+//! Laws: decoded bytes encode to the same bytes. A read of a changed file gives the content or an
+//! error. A read of a changed log may also lose a part of the content.
 
 use esker_encryption::{EncryptedFs, EncryptionPolicy, KeyCallback, MasterKey};
 use esker_env::{FileSystem, MemFs};
@@ -47,8 +47,8 @@ fn read(fs: &dyn FileSystem, path: &Path) -> esker_base::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the input as an encrypted file. An empty file reads as empty; a read of other bytes only
-/// must end.
+/// Reads the input as an encrypted file. An empty input reads as an empty file. A read of any other
+/// input only has to end.
 fn any_file(path: &Path, data: &[u8]) {
     let disk = MemFs::new();
     write(&disk, path, data);

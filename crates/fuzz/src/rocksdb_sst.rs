@@ -24,7 +24,7 @@ fn mapped(variant: usize) -> &'static Mapped {
     &MAPPED.get_or_init(|| databases().iter().map(of).collect())[variant]
 }
 
-/// The first byte selects the database. Each six bytes are a change.
+/// Runs one input. The first byte selects the database. Each six bytes after it are a change.
 pub fn run(data: &[u8]) {
     let Some((&variant, data)) = data.split_first() else { return };
     let variant = usize::from(variant) % databases().len();
@@ -36,8 +36,8 @@ pub fn run(data: &[u8]) {
         blocks::change(&mut files[*at].1, block, change);
     }
     let own = contents(&files, variant, 2);
-    // Keys may be out of order, for example, or newer than the MANIFEST says. Then each engine
-    // reads what it meets, and RocksDB does not always end.
+    // Keys may be out of order, for example, or newer than the MANIFEST says. The engines may then
+    // read different entries, and RocksDB does not always end.
     if !is_whole(&files) {
         return;
     }

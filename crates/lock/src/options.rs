@@ -111,7 +111,7 @@ impl Default for FamilyOptions {
 pub struct LockerOptions {
     /// The limit on a request's wait. Default: one second.
     pub lock_timeout: Timeout,
-    /// Whether a request looks for a cycle of waiting lockers before it waits. Default: no.
+    /// Whether a waiting request searches for a cycle of waiting lockers. Default: no.
     pub deadlock_detect: bool,
     /// Length of the longest chain of locks that the search follows. A longer chain counts as a
     /// cycle. Default: 50.

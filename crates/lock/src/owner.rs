@@ -1,7 +1,7 @@
 //! The part of a locker that other threads use: its id, its state, and the place where it sleeps.
 //!
-//! In: the outcome of a wait, from the thread that ends the wait. Out: the sleeping thread wakes
-//! once, with that outcome.
+//! In: the outcome of a wait, from the thread that ends the wait. Out: the owner's thread takes
+//! that outcome once.
 //!
 //! | state     | means                               | left by                                           |
 //! |-----------|-------------------------------------|---------------------------------------------------|
@@ -12,8 +12,8 @@
 //! Invariants
 //!  1. `Seat::waiting` is the owner's waiting request. It changes together with the queues of the
 //!     request's leaves, under the latches of these leaves.
-//!  2. The thread that removes the request from the queues stores the outcome before it releases
-//!     the latches. The owner's thread takes the outcome.
+//!  2. A thread that grants or fails the request stores the outcome before it releases the latches.
+//!     The owner's thread takes the outcome.
 
 use crate::fragment::Pieces;
 use crate::wait::Waiter;
@@ -52,12 +52,12 @@ pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
     pub(crate) outcome: Option<WaitOutcome>,
     pub(crate) is_cancelled: bool,
-    /// Whether a blocking lock has got a new time of expiry. The owner then computes its deadline
-    /// again.
+    /// Whether an owner that can expire has taken a lock in the request's span. The waiting owner
+    /// then computes its deadline again.
     pub(crate) is_nudged: bool,
 }
 
-/// The outcome of a wait. The thread that ends the wait stores it.
+/// The outcome of a wait. The thread that grants or fails the request stores it.
 #[derive(Debug)]
 pub(crate) enum WaitOutcome {
     /// The request was granted. Holds the newly held pieces, and their bytes.
@@ -97,8 +97,7 @@ impl LockOwner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
-    /// The owner's seniority: the owner passes requests with this or a later ticket. Other threads
-    /// read the right value under the latch of a leaf that has a lock of the owner.
+    /// The owner's seniority: the owner passes requests with this or a later ticket.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)

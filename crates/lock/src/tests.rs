@@ -18,7 +18,7 @@ use crate::*;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 
-/// A clock that never advances by itself until a test sets it.
+/// A clock that advances only when a test advances it.
 #[derive(Debug, Default)]
 pub(crate) struct StillClock(AtomicU64);
 
@@ -57,7 +57,6 @@ pub(crate) fn manager() -> LockManager {
     LockManager::new(LockManagerOptions::new(Arc::new(StillClock::default())))
 }
 
-/// A manager in which waiting ranges are passed for `range_patience` tickets.
 pub(crate) fn manager_with_patience(range_patience: u64) -> LockManager {
     let options = LockManagerOptions::new(Arc::new(StillClock::default()));
     LockManager::new(LockManagerOptions { range_patience, ..options })

@@ -1,8 +1,9 @@
 //! Time that the memtable takes to insert, look up and step, beside crossbeam's skiplist.
 //!
-//! `cargo bench -p esker-memtable [-- ENTRIES [ROUNDS]]`. Both structures take turns; the program
-//! prints medians of all rounds: of processor time where one thread works, of wall time for
-//! several. `cargo test` runs a small size.
+//! `cargo bench -p esker-memtable [-- ENTRIES [ROUNDS]]`. Both structures take turns. The program
+//! prints the median and the range of all rounds. The lines with `writers` show wall time, the
+//! lines `bytes/entry` show memory, and all others show processor time. `cargo test` runs a small
+//! size.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the real clock")]
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -57,7 +58,7 @@ fn each(n: u64, mut op: impl FnMut(u64)) -> f64 {
     (thread_nanos() - start) as f64 / n as f64
 }
 
-/// The measurements, by name and in their order.
+/// The measurements by name, in the order in which the names first came.
 type Results = BTreeMap<(usize, String), Vec<f64>>;
 
 fn note(results: &mut Results, name: String, ns: f64) {
@@ -66,7 +67,7 @@ fn note(results: &mut Results, name: String, ns: f64) {
     results.entry(key).or_default().push(ns);
 }
 
-/// Inserts, finds and misses keys; nanoseconds for each.
+/// Measures an insert, a lookup that finds its key, and a lookup of an absent key, in nanoseconds.
 fn points(table: &Arc<MemTable>, n: u64, make: MakeKey, order: Order) -> [(&'static str, f64); 3] {
     let insert = each(n, |i| {
         table.add(SequenceNumber(i + 1), ValueType::Value, &make(order(i, n)), &VALUE).expect("distinct");
@@ -159,7 +160,7 @@ fn skiplist(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Or
     }
 }
 
-/// `threads` writers together; nanoseconds of wall time for each entry.
+/// Measures inserts by `threads` threads beside lookups by `readers` threads, in wall time.
 fn writers(results: &mut Results, n: u64, threads: u64, readers: u64) {
     let table = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
     let start = Instant::now();

@@ -4,9 +4,9 @@
 //! checks are off, each call costs one test.
 //!
 //! Invariants
-//!  1. If `protection_bytes` is not 0, each record ends with a checksum of that length, computed
-//!     from the arguments of the writer. The new record is compared with the checksum before
-//!     readers can find the record.
+//!  1. If `protection_bytes` is not 0, each record ends with a checksum of that length. If the
+//!     writer gives a checksum, the new record is compared with it before readers can find the
+//!     record.
 //!  2. A reader gets no entry that fails a check.
 //!
 //! A range tombstone is checked only when it is added: readers see fragments of tombstones, not
@@ -90,7 +90,7 @@ impl Checks {
 
     /// Does `Tree::visit_versions`, and checks each entry before its visit.
     /// # Errors
-    /// `Corruption`. The entries before the damaged one were visited.
+    /// `Corruption`. The entries before the damaged one may have been visited.
     #[cold]
     pub(crate) fn visit_versions<'t>(
         &self,

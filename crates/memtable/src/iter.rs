@@ -138,9 +138,8 @@ impl MemTableIter {
         }
     }
 
-    /// If a range tombstone hides the current record, checks the whole leaf. If range tombstones
-    /// hide all records of the leaf, marks the leaf as dead: readers at `snapshot` and later see
-    /// none of its keys.
+    /// Marks the leaf as dead if a range tombstone hides the current record, and range tombstones
+    /// or deletions hide all others. Readers at `snapshot` and later see none of the leaf's keys.
     #[cold]
     fn mark_dead_if_covered(&self, snapshot: SequenceNumber) {
         let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;

@@ -167,8 +167,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn bytes(self, at: usize, len: usize) -> &'a [u8] {
-        // SAFETY: `at` and `len` come from the record's header, so this range lies within the
-        // record (invariant 2).
+        // SAFETY: `at` comes from the record's header; `len` too, or it is the length of the
+        // checksum behind the value. So this range lies within the record (invariant 2).
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
         // SAFETY: the bytes lie within the record, and nothing writes to them (invariant 1).
         unsafe { std::slice::from_raw_parts(ptr, len) }
@@ -190,7 +190,7 @@ impl<'a> Record<'a> {
         (self.bytes(at, key_len), self.bytes(at + key_len, value_len))
     }
 
-    /// The user key, and sequence number and type as one number.
+    /// The user key and the trailer, as [`split`] returns them.
     #[inline]
     pub(crate) fn parts(self) -> (&'a [u8], u64) {
         split(self.internal_key())

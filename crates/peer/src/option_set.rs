@@ -125,7 +125,7 @@ pub(crate) struct LoadedOptionSet {
 }
 
 impl LoadedOptionSet {
-    /// Reads the file.
+    /// Reads the newest OPTIONS file of the database in `path`.
     /// # Errors
     /// RocksDB's error as text, for example about an unknown option name.
     pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptionSet, String> {

@@ -23,12 +23,12 @@ const SUCCESS: c_int = 0;
 /// RocksDB's number for a job that the database is to run itself.
 const USE_LOCAL: c_int = 3;
 
-/// Runs a job of a database on this thread; the result's bytes.
+/// Runs a job of a database on this thread. Returns the result's bytes.
 /// # Errors
 /// RocksDB's, as text.
 pub fn open_and_compact(database: &Path, output: &Path, job: &[u8]) -> Result<Vec<u8>, String> {
     let api = api()?;
-    // SAFETY: no requirements.
+    // SAFETY: the function has no requirements.
     let options = unsafe { (api.options_create)() };
     // SAFETY: the options are live.
     let overrides =
@@ -40,9 +40,9 @@ pub fn open_and_compact(database: &Path, output: &Path, job: &[u8]) -> Result<Ve
         // SAFETY: the strings end in NUL, the job's bytes are readable, the overrides are live.
         unsafe { run(database.as_ptr(), output.as_ptr(), job.0, job.1, &raw mut len, overrides, error) }
     });
-    // SAFETY: made above, and not used again.
+    // SAFETY: the overrides were made above, and are not used again.
     unsafe { (api.compaction_service_options_override_destroy.expect(NEEDS_11))(overrides) };
-    // SAFETY: made above, and not used again.
+    // SAFETY: the options were made above, and are not used again.
     unsafe { (api.options_destroy)(options) };
     result.map(|bytes| take(api, bytes, len))
 }
@@ -118,7 +118,7 @@ unsafe extern "C" fn schedule(
     job: *const c_char,
     job_len: usize,
 ) -> *mut ScheduleResponse {
-    // SAFETY: RocksDB passes the state of `set_service`.
+    // SAFETY: RocksDB passes the state of `set_service`, which lives by invariant 1.
     let service = unsafe { service(state) };
     let mut len = 0;
     // SAFETY: the info is live during the call.
@@ -145,13 +145,13 @@ unsafe extern "C" fn wait(
     result: *mut *mut c_char,
     len: *mut usize,
 ) -> c_int {
-    // SAFETY: RocksDB passes the state of `set_service`.
+    // SAFETY: RocksDB passes the state of `set_service`, which lives by invariant 1.
     let service = unsafe { service(state) };
     // SAFETY: RocksDB's strings end in NUL.
     let id = unsafe { CStr::from_ptr(id) }.to_string_lossy();
     let results = service.results.lock();
     let Some(Ok(bytes)) = results.get(id.as_ref()) else { return USE_LOCAL };
-    // SAFETY: no requirements.
+    // SAFETY: the function has no requirements.
     let memory = unsafe { malloc(bytes.len().max(1)) }.cast::<u8>();
     if memory.is_null() {
         return USE_LOCAL;
@@ -166,6 +166,6 @@ unsafe extern "C" fn wait(
 }
 
 unsafe extern "C" fn on_installation(state: *mut c_void, _id: *const c_char, status: c_int) {
-    // SAFETY: RocksDB passes the state of `set_service`.
+    // SAFETY: RocksDB passes the state of `set_service`, which lives by invariant 1.
     (unsafe { service(state) }.installed)(status);
 }

@@ -77,7 +77,7 @@ impl PyBackupEngine {
         PyList::new(py, infos.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Makes `db_dir` a database with the contents of a backup, without `backup_id` of the newest.
+    /// Makes `db_dir` a database with the contents of a backup: the newest if `backup_id` is None.
     #[pyo3(signature = (db_dir, *, backup_id=None))]
     fn restore(&self, py: Python<'_>, db_dir: PathBuf, backup_id: Option<u32>) -> PyResult<()> {
         self.run(py, |engine| match backup_id {

@@ -43,7 +43,7 @@ pub(crate) fn watch_forks(py: Python<'_>) -> PyResult<()> {
     py.import("os")?.call_method("register_at_fork", (), Some(&keywords)).map(drop)
 }
 
-/// The process as [`check_place`] compares it.
+/// A number of this process, for [`check_place`]: the forks since the first process.
 pub(crate) fn process() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
@@ -83,7 +83,8 @@ pub(crate) struct CallOutcome<T> {
 }
 
 impl<T> CallOutcome<T> {
-    /// The value or the exception. It runs Python code.
+    /// The value or the exception. Making the exception, or reporting a callback's, runs Python
+    /// code.
     #[inline]
     pub(crate) fn finish(self, py: Python<'_>) -> PyResult<T> {
         match self.result {
@@ -123,8 +124,8 @@ pub(crate) fn run_infallible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T +
     result
 }
 
-/// Marks this thread for the time of `work`, so that callbacks leave their exceptions for it.
-/// Returns whether one did.
+/// Runs `work` and marks this thread meanwhile, so that callbacks leave their exceptions in
+/// [`RAISED`]. Returns whether a callback has raised.
 #[inline]
 fn on_behalf<T>(work: impl FnOnce() -> T) -> (T, bool) {
     STATE.set(State::InCall);
@@ -132,7 +133,8 @@ fn on_behalf<T>(work: impl FnOnce() -> T) -> (T, bool) {
     (result, STATE.replace(State::Outside) == State::HasRaised)
 }
 
-/// Hands the exception of a callback to `sys.unraisablehook`: its call has succeeded.
+/// Hands the exception of a callback to `sys.unraisablehook`, because the engine call around it has
+/// succeeded.
 #[cold]
 fn report_raised(py: Python<'_>) {
     if let Some(raised) = take_raised() {
@@ -141,8 +143,8 @@ fn report_raised(py: Python<'_>) {
 }
 
 /// Runs a callback in Python for the engine, with the GIL. `None` after an exception, or without a
-/// function. The call under which the callback runs has the exception as its cause. Without a call,
-/// `sys.unraisablehook` gets the exception.
+/// function. The exception is left for the engine call under which the callback runs. Without a
+/// call, `sys.unraisablehook` gets the exception.
 pub(crate) fn callback<T>(
     function: impl for<'py> FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>,
     body: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<T>,

@@ -1,7 +1,7 @@
 //! Work that a callback in Python may not do, since its thread may hold locks of the engine.
 //!
 //! In: drops and closes of handles, which the garbage collector starts within a callback. Out: the
-//! same on a thread of its own, which starts with the first of them.
+//! same work on a thread of its own, which starts at the first drop or close.
 //!
 //! Invariant: threads hold the GIL while they use [`WORKER`].
 
@@ -19,7 +19,8 @@ struct Worker {
     made_in: u64,
 }
 
-/// The thread, if one runs. A forked child has none of its parent's.
+/// The thread, if one was started. In a forked child it may be the parent's, which does not run
+/// there.
 static WORKER: Mutex<Option<Worker>> = Mutex::new(None);
 
 /// Runs `work` on the thread, after earlier work. The caller has the GIL, the thread does not.

@@ -12,9 +12,9 @@
 //!  3. No engine calls come from a forked child, from inside a callback, or after a close. Handles
 //!     that end inside a callback go to a thread (`later.rs`).
 //!
-//! Reading order: `call`, `later`, `error`, `args` (what each method uses), `options`, `callbacks`,
-//! `shared` (an open database), `reader` → `writer` → `family` → `db` (a class each), `observe`,
-//! `scan`, `value`, `snapshot`, `batch`, `transaction`, `backup`.
+//! Reading order: `call`, `later`, `error`, `args` (parts that all methods use), `options`,
+//! `callbacks`, `shared` (an open database), `reader` → `writer` → `family` → `db` (a class
+//! each), `observe`, `scan`, `value`, `snapshot`, `batch`, `transaction`, `backup`.
 
 #![warn(missing_docs)]
 

@@ -5,12 +5,13 @@
 //!
 //! `natives.txt`: sections `[CLASS]` with lines `METHOD DESCRIPTOR RELEASES`.
 //!
-//! `built.txt`: a section begins with lines `[CLASS: TYPE < ACCESSORS]`, one for each class that it
-//! is for. TYPE is the Rust type behind the class's handles, `$T` in expressions; ACCESSORS a
-//! section of `accessors.txt`. Both may be missing. Its lines are:
+//! `built.txt`: a section begins with one line `[CLASS: TYPE < ACCESSORS]` for each of its classes.
+//! TYPE is the Rust type behind the class's handles, `$T` in expressions; ACCESSORS is a section of
+//! `accessors.txt`. Both may be missing. The other lines of a section are:
 //!  * `METHOD = EXPRESSION`, or `METHOD DESCRIPTOR = EXPRESSION` for one overload. `e` is the
-//!    environment, `a1`, `a2`, … are the arguments, and `r1`, `r2`, … the same as Java passes them.
-//!    An expression uses each argument, or ends with ` // unused:` and their names.
+//!    environment, `this` the object or class. `a1`, `a2`, … are the converted arguments, and
+//!    `r1`, `r2`, … the raw ones. If arguments are not used, the line ends with ` // unused:` and
+//!    the names of these arguments.
 //!  * `METHOD : PLACE`: getter `METHOD` and its setter access a field of TYPE.
 //!  * `METHOD ~ DEFAULT`: getter and setter of a held value, which has no effect.
 //!
@@ -29,7 +30,7 @@ pub(crate) struct Native {
 /// The place of an option.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// A field, from the object behind the handle.
+    /// The path of a field in the object behind the handle.
     Field(String),
     /// A held value and its default.
     Held(String),
@@ -79,7 +80,7 @@ fn stem(name: &str) -> &str {
 }
 
 impl Native {
-    /// The symbol in which the JVM looks for the method. It has the descriptor of the arguments, so
+    /// The symbol by which the JVM finds the method. It has the descriptor of the arguments, so
     /// that a method with other arguments in another release has another symbol.
     pub(crate) fn symbol(&self) -> String {
         let arguments = self.descriptor[1..].split(')').next().unwrap_or_default();

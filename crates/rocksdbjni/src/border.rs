@@ -31,17 +31,18 @@ impl From<Error> for NativeFailure {
 pub(crate) trait FromJava<Raw> {
     /// Makes the argument.
     /// # Safety
-    /// `raw` is an argument of a native. If `Self` is a handle, the number is one of an object of
-    /// its type (`handle.rs`); if it is a reference, it is valid during the call.
+    /// `raw` is an argument of a native. If `Self` is a handle, invariants 1 and 2 of `handle.rs`
+    /// hold for `raw` during the call. If `Self` is a reference, `raw` is valid during the call.
     unsafe fn from_java(raw: Raw) -> Self;
 }
 
 /// Makes a typed argument.
 /// # Safety
-/// `raw` is an argument of a native, and a handle or a reference in it fits `T`:
-/// [`FromJava::from_java`].
+/// `raw` is an argument of a native. If `T` is a handle, invariants 1 and 2 of `handle.rs` hold for
+/// `raw` during the call. If `T` is a reference, `raw` is valid during the call.
 pub(crate) unsafe fn from_java<Raw, T: FromJava<Raw>>(raw: Raw) -> T {
-    // SAFETY: `raw` is an argument of a native that fits `T`.
+    // SAFETY: `raw` is an argument of a native. If `T` is a handle, invariants 1 and 2 of
+    // `handle.rs` hold for `raw` during the call. If `T` is a reference, `raw` is valid.
     unsafe { T::from_java(raw) }
 }
 
@@ -58,7 +59,7 @@ plain_arguments!(i64, i32, i8, u16, bool, f64);
 
 impl<T> FromJava<i64> for NativeHandle<T> {
     unsafe fn from_java(raw: i64) -> NativeHandle<T> {
-        // SAFETY: `raw` is an argument of a native, and the number of an object of type `T`.
+        // SAFETY: invariants 1 and 2 of `handle.rs` hold for `raw` during the call.
         unsafe { NativeHandle::new(raw) }
     }
 }

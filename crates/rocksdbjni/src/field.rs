@@ -148,7 +148,7 @@ impl JavaField<i64> for Option<u64> {
     }
 }
 
-/// In microseconds; 0 means `None`.
+/// In microseconds; 0 and negative numbers mean `None`.
 impl JavaField<i64> for Option<Duration> {
     fn store(&mut self, value: i64) -> NativeResult<(), String> {
         *self = (value > 0).then(|| Duration::from_micros(value.unsigned_abs()));

@@ -38,7 +38,7 @@ pub(crate) struct Restoring {
 }
 
 impl Restoring {
-    /// Checks that a restore can do what the options say.
+    /// Checks that a restore supports the options.
     /// # Errors
     /// `NotSupported`: the log files are to be kept.
     fn check(restoring: NativeHandle<Restoring>) -> NativeResult<()> {

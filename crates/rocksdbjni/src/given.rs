@@ -1,8 +1,8 @@
 //! The families, iterators and snapshots that a database has given to Java.
 //!
 //! In: objects on their way to Java. Out: their handles. Programs close objects in any order, but
-//! RocksJava does not free an object after the object's database. So a database that is freed ends
-//! its objects: an ended object holds nothing of the database, and only its empty box stays.
+//! RocksJava frees no object whose database is already freed. So a database that is freed ends its
+//! objects: an ended object holds nothing of the database, and only its empty box stays.
 //!
 //! Invariant: until its database is freed, a list has the handles of all its objects that Java has
 //! not freed. An object leaves the list before it is freed.

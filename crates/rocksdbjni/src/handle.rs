@@ -9,7 +9,8 @@
 //!     compares the type with the one that [`give`] noted, and panics if they differ.
 //!  2. While a call changes an object with [`NativeHandle::get_mut`], no other thread uses the
 //!     object. RocksJava requires this of options, batches, slices and table writers, and of the
-//!     families and snapshots of a database that closes. All other objects lock what they change.
+//!     families and snapshots of a database that closes. All other objects lock the data that
+//!     they change.
 
 use crate::border::NativeResult;
 use crate::jni::{JavaEnv, Reference};

@@ -1,7 +1,7 @@
 //! Gets, multi-gets and checks for keys.
 //!
 //! In: keys in byte arrays or direct buffers. Out: new byte arrays, or values copied to where Java
-//! wants them. A get copies the key to the stack and the value once.
+//! wants them. A get copies the key once (up to 128 bytes to the stack), and the value once.
 
 use crate::border::{JavaInput, JavaOutput, NativeResult, new_status, status_texts};
 use crate::db::{Database, Family, families};
@@ -104,7 +104,7 @@ pub(crate) fn may_exist(
     Ok(!matches!(known(env, db, options, family, key)?, Known::No))
 }
 
-/// An array of an answer (0: no, 1: may be, 2: with value) and of the value.
+/// An array of two byte arrays: the answer (0: no, 1: maybe, 2: with value), and the value.
 pub(crate) fn may_exist_value(
     env: &JavaEnv<'_>,
     db: NativeHandle<Database>,
@@ -123,7 +123,8 @@ pub(crate) fn may_exist_value(
     Ok(array)
 }
 
-/// The same for a direct buffer: an answer and the value's length.
+/// Copies the value into a direct buffer. Returns the answer, as [`may_exist_value`] does, and the
+/// value's length.
 pub(crate) fn may_exist_direct(
     env: &JavaEnv<'_>,
     db: NativeHandle<Database>,
@@ -213,7 +214,7 @@ pub(crate) fn multi_get_direct(
         env.forget(key);
     }
     let db = db.get()?;
-    // One family in the array is that of all keys.
+    // If the array has only one family, all keys are of this family.
     let families = match env.len(listed)? {
         0 => vec![&db.default; copied.len()],
         1 => vec![families(env, listed)?[0]; copied.len()],

@@ -1,6 +1,7 @@
 //! The release of RocksJava that loaded this library, by the natives that its class `RocksDB` has.
 //!
-//! Its program expects that release's defaults, and files that its RocksDB can read.
+//! The Java program expects the defaults of its release, and files that the RocksDB of this release
+//! can read.
 
 use crate::border::NativeResult;
 use crate::jni::JavaEnv;
@@ -52,7 +53,7 @@ impl JavaRelease {
         major << 16 | minor << 8 | patch
     }
 
-    /// The oldest RocksDB that must be able to read what this program writes.
+    /// The oldest RocksDB that must be able to read this program's files.
     pub(crate) fn target(self) -> TargetVersion {
         match self {
             JavaRelease::V8_8 | JavaRelease::V8_10 => TargetVersion::V8,

@@ -205,7 +205,7 @@ fn errors_have_the_numbers_of_rocksjavas_status() {
     assert_eq!((parts.code, parts.subcode, parts.state.as_str()), (11, 2, "locked"));
     let parts = status_texts(&Error::io("full").with_subcode(SubCode::NoSpace));
     assert_eq!((parts.code, parts.subcode), (5, 4));
-    // RocksJava has no number for it.
+    // RocksJava has no number for this kind.
     let parts = status_texts(&Error::new(ErrorKind::ColumnFamilyDropped, ""));
     assert_eq!((parts.code, parts.subcode), (0x7F, 0));
 }

@@ -64,7 +64,8 @@ impl fmt::Display for GrowthReport {
 
 /// Measures and judges every cell.
 /// # Errors
-/// The page does not fit the code · an operation failed · all cells that grow too fast.
+/// An unknown axis or operation · the page does not fit the code · an operation failed · a cell
+/// grows too fast.
 pub fn run(parameters: &GrowthParameters) -> Result<GrowthReport, String> {
     let axes: Vec<&str> = axes::ALL.iter().map(|axis| axis.name).collect();
     let operations: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();

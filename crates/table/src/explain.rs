@@ -19,7 +19,7 @@ use esker_format::key::{self, LookupKey};
 /// The place of an object that a read touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FoundAt {
-    /// In the open table's own memory, outside of any cache.
+    /// Held by the open table, so that the read looks in no cache.
     Reader,
     /// In the block cache.
     BlockCache,
@@ -37,7 +37,7 @@ pub enum TouchedKind {
         /// Whether the filter let the key pass.
         passes: bool,
     },
-    /// The index, with the partitions it reads.
+    /// The index or partitions of it.
     Index,
     /// A data block.
     Data,
@@ -50,9 +50,11 @@ pub struct Touched {
     pub kind: TouchedKind,
     /// The object's place.
     pub found_at: FoundAt,
-    /// Offset in the file, if the object has one.
+    /// Offset in the file; `None` for an index or filter that the table holds, and for index
+    /// partitions.
     pub offset: Option<u64>,
-    /// Bytes that the object has in memory.
+    /// Bytes that the object has in memory. A filter counts only if the table holds it outside the
+    /// block cache. Index partitions count 0.
     pub bytes: u64,
     /// Bytes read from the file for the object.
     pub bytes_read: u64,
@@ -96,7 +98,7 @@ impl Notes<'_> {
 }
 
 impl TableReader {
-    /// [`TableReader::get`], which also reports to `touched`.
+    /// Reads like [`TableReader::get`], and reports each object that it touches to `touched`.
     /// # Errors
     /// Those of [`TableReader::get`]; objects touched before were reported.
     pub fn explain(

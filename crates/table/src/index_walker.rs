@@ -94,7 +94,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
     }
 
     /// Checks that seeks in the top level and in the current partition find the entries that a scan
-    /// finds. Skips a partition that `checked` names, and sets `checked` to the current one.
+    /// finds. Checks the top level only while `checked` is `None`, and skips the partition that
+    /// `checked` names. Sets `checked` to the current partition.
     /// # Errors
     /// `Corruption`.
     pub(crate) fn check_restarts(&self, checked: &mut Option<BlockHandle>) -> Result<()> {
@@ -188,7 +189,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
     }
 
     /// Returns the handle of the data block before or after the current one. Leaves `cursor` at
-    /// that entry; the next call can start from there. REQUIRES: `valid()`, `is_flat()`.
+    /// that block's entry. After `move_to`, the next call starts from there. REQUIRES: `valid()`,
+    /// `is_flat()`.
     pub(crate) fn beside(&self, cursor: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let cursor = match cursor {
@@ -228,8 +230,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// Opens the partition of the current top-level entry, and moves to `place` in it. Does nothing
-    /// if the index has one level.
+    /// Opens the partition of the current top-level entry, and calls `place` to position the cursor
+    /// in it. Does nothing if the index has one level.
     fn enter(
         &mut self,
         source: &BlockSource,

@@ -25,7 +25,8 @@ pub struct Case {
     /// The other words of the first line, in order: each key with its values. A word without `=`
     /// has no values.
     pub args: Vec<(String, Vec<String>)>,
-    /// The lines before the separator, joined by line ends. The last line has no line end.
+    /// The lines between the command and the separator, joined by line ends. The last line has no
+    /// line end.
     pub input: String,
     /// File and line of the command, for messages.
     pub place: String,

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_differ_and_come_again() {
+    fn rounds_have_different_seeds_and_can_be_repeated() {
         let collect = || {
             let mut all = Vec::new();
             for_each_seed("x", 3, |seed, mut rng| all.push((seed, rng.u64(..))));

@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A new directory below the system's temporary one. A drop deletes the directory with its files.
-/// If the test is failing, or `KEEP_TEMP` is set, the drop prints the path instead.
+/// A new directory. A drop deletes the directory with its files. If the test is failing, or
+/// `KEEP_TEMP` is set, the drop prints the path instead.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// Makes an empty directory. `name` becomes a part of the path, for human readers.
+    /// Makes an empty directory below the system's temporary one. `name` becomes a part of the
+    /// path, for human readers.
     pub fn new(name: &str) -> TempDir {
         TempDir::within(&std::env::temp_dir(), name).expect("a temporary directory can be made")
     }
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_new_and_goes_away() {
+    fn each_directory_is_new_and_is_deleted_by_its_drop() {
         let (a, b) = (TempDir::new("t"), TempDir::new("t"));
         assert_ne!(a.path(), b.path());
         assert!(a.path().is_dir());

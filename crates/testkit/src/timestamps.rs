@@ -96,7 +96,7 @@ impl TimestampFormat {
 
     /// The point in time of a timestamp.
     /// # Panics
-    /// If [`TimestampFormat::timestamp`] did not make it.
+    /// If the timestamp does not come from [`TimestampFormat::timestamp`].
     pub fn time(self, timestamp: &[u8]) -> u64 {
         let rank = self.rank(timestamp);
         let time = match self.order {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_are_ordered_as_their_times() {
+    fn keys_with_newer_timestamps_come_first() {
         for seed in 0..12 {
             let format = TimestampFormat::of_seed(seed);
             let times = [0, 1, 255, 256, 1000, 9_999, 10_000, 10_001, 70_000, 1 << 31];

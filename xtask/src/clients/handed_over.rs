@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Parts of names of tests whose comparators have timestamps.
+/// Parts of the paths of databases whose keys have timestamps, separated by commas.
 const STAMPED: &str = "WithTS,_with_ts,user_defined_timestamp";
 
 /// Compares the digests of all databases below `kept`.
@@ -63,7 +63,7 @@ fn digests(clients: &Clients, library: &Path, access: &str, kept: &Path) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The lines of both, by database.
+/// The lines of `written` and `read`, by database.
 fn joined<'a>(written: &'a str, read: &'a str) -> BTreeMap<&'a str, [&'a str; 2]> {
     let mut joined: BTreeMap<&str, [&str; 2]> = BTreeMap::new();
     for (at, text) in [written, read].into_iter().enumerate() {

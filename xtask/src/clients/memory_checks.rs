@@ -1,11 +1,11 @@
 //! Suites with checked memory: RocksDB's `c_test` and the round trip from Python (`valgrind`),
-//! grocksdb (`grocksdb-asan`), and a part of crate `rocksdb`'s (`rocksdb-0.25-valgrind`).
+//! grocksdb (`grocksdb-asan`), and some tests of crate `rocksdb` (`rocksdb-0.25-valgrind`).
 //!
 //! In: the library, and clients compiled for it. Out: an error with valgrind's first report whose
 //! stack leads through the library, or with the end of the output if AddressSanitizer has a report
-//! or the program fails. For grocksdb, also an error with a function of which too many objects are
-//! left. Reports are accesses outside of what was allocated, and lost memory; valgrind also reports
-//! uses of uninitialized values. CI does not run these suites: each takes minutes.
+//! or the program fails. grocksdb's suite also fails if Esker leaves more objects than RocksDB. The
+//! tools report accesses outside of allocated memory, and leaks. Valgrind also reports uses of
+//! uninitialized values. CI does not run these suites: each takes minutes.
 
 use super::packages::{self, Package, ROCKSDB};
 use super::{Behind, Clients, GROCKSDB_DIFFERS, c_test_binary, checked, fresh, grocksdb_test, said, tail};
@@ -62,8 +62,8 @@ const UNDESTROYED: [&str; 4] = [
 ];
 
 /// Runs grocksdb's suite under Go's AddressSanitizer, with Esker's library and with RocksDB's. The
-/// libraries have no checks of their own: the sanitizer checks what they allocate, free, and pass
-/// to libc.
+/// libraries have no checks of their own: the sanitizer checks the memory that they allocate, free,
+/// and pass to libc.
 ///
 /// grocksdb's tests never destroy some of their objects. Esker may leave no object that RocksDB
 /// does not leave: the counts are compared for each function of the C API that made the objects.
@@ -85,7 +85,7 @@ pub(super) fn grocksdb_asan(clients: &Clients, kept: &Path) -> Outcome {
     }
 }
 
-/// Runs grocksdb's suite with this library, and returns what it leaves.
+/// Runs grocksdb's suite with the library `behind`, and returns the objects that are left.
 fn grocksdb_sanitized(clients: &Clients, behind: Behind, kept: &Path) -> Result<Leaks, String> {
     let (root, dir, esker) = (clients.root.clone(), clients.dir.clone(), clients.esker.clone());
     let clients = Clients { root, dir, behind, esker };
@@ -112,8 +112,8 @@ fn grocksdb_sanitized(clients: &Clients, behind: Behind, kept: &Path) -> Result<
     Ok(left)
 }
 
-/// Objects that were left, by the function of the C API that made them: the numbers of those that
-/// no other object refers to, and of the others.
+/// Numbers of objects that were left, by the function of the C API that made them: first objects
+/// that no other object refers to, then all others.
 type Leaks = BTreeMap<String, [u64; 2]>;
 
 /// Reads the report of LeakSanitizer.
@@ -136,8 +136,8 @@ fn leaks(text: &str) -> Leaks {
     left
 }
 
-/// Runs ten test binaries of crate `rocksdb` under valgrind. `test_db` and the tests of options,
-/// which take the longest, are left out.
+/// Runs ten test binaries of crate `rocksdb` under valgrind. The others are left out: `test_db` and
+/// the tests of options take the longest.
 pub(super) fn rocksdb_valgrind(clients: &Clients, kept: &Path) -> Outcome {
     const BINARIES: &[&str] = &[
         "--test=test_column_family",

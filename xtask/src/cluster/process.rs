@@ -1,7 +1,7 @@
 //! A process of a cluster.
 //!
 //! In: a command, and the file for its output. Out: the process's state as `/proc` shows it.
-//! Invariant: a process ends when its value is dropped. The kernel ends it if this process ends.
+//! Invariant: a process ends when its value is dropped, or when `xtask` ends.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -17,8 +17,8 @@ pub(super) struct ClusterProcess {
 }
 
 impl ClusterProcess {
-    /// Starts `program` with variables of its environment. Its output is appended to `log`. Call it
-    /// on the main thread: the process ends with the thread that started it.
+    /// Starts `program` with the variables `env` added to its environment, and appends its output
+    /// to `log`. Call `start` on the main thread: the process ends with the thread that started it.
     pub(super) fn start(
         name: &str,
         program: &Path,

@@ -1,4 +1,4 @@
-//! The pages under `docs/compat/` promise only facts that a test shows.
+//! Checks that the pages under `docs/compat/` promise only facts that a test shows.
 //!
 //! In: the pages, and all sources. Out: violations of these rules. A name between backticks that
 //! looks like a test or an option is a word of the source. Each page names a test. So does each row
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn names_exist_and_rows_with_a_test_column_name_one() {
+    fn names_exist_and_each_row_of_a_test_column_names_a_test() {
         assert_eq!(complaints(GOOD), Vec::<String>::new());
         let renamed = complaints(&GOOD.replace("it_is_read_and_written", "it_was_read_and_written"));
         assert_eq!(renamed.len(), 3, "name, page and row are reported: {renamed:?}");

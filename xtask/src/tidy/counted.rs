@@ -1,5 +1,5 @@
-//! Tickers and histograms of RocksDB that nothing here counts are listed in
-//! `docs/compat/statistics.md`. So a zero that means "never counted" has its reason.
+//! Checks that `docs/compat/statistics.md` lists exactly the tickers and histograms that nothing
+//! counts. So readers know which zeros mean "never counted".
 //!
 //! In: the enums of names, the sources of the crates without their test files, the page's section.
 //! Out: names that are neither counted nor listed, listed names that are counted, and listed words

@@ -1,11 +1,11 @@
 //! Checks pages: each link has a target, and each path of a source file leads to a file.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
-//! to a missing file, each link to a missing heading, and each path of a missing Rust file. Also a
-//! violation for each page of the guide that the guide's summary omits, and for each example that
-//! the cookbook omits, and for each page that is longer than its limit. Pages may write paths
-//! without `crates/` and `src/`, as `ARCHITECTURE.md` does. The change log may name files that are
-//! gone.
+//! to a missing file, each link to a missing heading, and each path of a missing Rust file. Further
+//! violations: a page of the guide that its summary omits, an example that the cookbook omits, a
+//! page that exceeds its limit. Pages may write paths without `crates/` and `src/`, as
+//! `ARCHITECTURE.md` does. Links and paths of the change log are not checked, since it may name
+//! files that are gone.
 
 use super::{SourceFile, Violation};
 

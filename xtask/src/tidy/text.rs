@@ -3,7 +3,7 @@
 
 use super::{SourceFile, Violation};
 
-/// Most lines of a file without an exception.
+/// Largest number of lines of a Rust file that needs no exception.
 const MAX_LINES: usize = 800;
 
 /// Beginnings of paths that exist on some machine only. Each is written in two pieces, so that this
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_it_is_for() {
+    fn each_rule_finds_its_violation() {
         assert_eq!(rules("crates/a/src/b.rs", &"x\n".repeat(MAX_LINES + 1)), ["size"]);
         assert_eq!(rules("docs/a.md", &"x\n".repeat(MAX_LINES + 1)), [""; 0]);
         let path = concat!("see /ho", "me/me/x");

@@ -3,7 +3,7 @@ use crate::rng::Rng;
 use std::sync::mpsc;
 
 #[test]
-fn buffers_keep_what_is_written_to_them_however_they_come_and_go() {
+fn buffers_keep_their_bytes_while_other_buffers_come_and_go() {
     let mut rng = Rng::new(1);
     let mut live: Vec<(Buffer, u8)> = Vec::new();
     for step in 0..if cfg!(miri) { 300 } else { 30_000_u32 } {
@@ -44,7 +44,7 @@ fn a_thread_reuses_dropped_buffers_and_keeps_a_limited_number() {
 }
 
 #[test]
-fn buffers_are_hardly_larger_than_asked_for_and_say_so() {
+fn buffers_are_little_larger_than_requested_and_report_their_memory() {
     for length in [0, 1, 1023, 1024, 4096, 4101, 10_000, 65_541, 262_144, 262_145, 3_000_000] {
         let buffer = Buffer::new(length);
         assert_eq!(buffer.len(), length);
@@ -81,7 +81,7 @@ fn a_buffer_is_cut_and_lengthened_in_its_room() {
     assert!(Buffer::default().is_empty());
 }
 
-/// Buffers made on one thread are dropped on another, as a cache does with what was evicted.
+/// Buffers made on one thread are dropped on another, as a cache does with evicted blocks.
 #[test]
 fn threads_hand_buffers_to_each_other() {
     let (count, threads) = if cfg!(miri) { (20, 2) } else { (3000, 4) };

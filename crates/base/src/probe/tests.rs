@@ -67,7 +67,7 @@ fn points_wait_for_those_before_them() {
 }
 
 #[test]
-fn the_end_releases_every_waiter() {
+fn dropping_probes_releases_every_waiter() {
     let probes = Probes::new();
     probes.order("never passed", "waits");
     let thread = thread::Builder::new()
@@ -82,7 +82,7 @@ fn the_end_releases_every_waiter() {
 }
 
 #[test]
-fn a_call_that_panics_does_not_block_the_end() {
+fn a_call_that_panics_does_not_block_the_drop_of_probes() {
     let probes = Probes::new();
     probes.on("panics", |_| panic!("a planned panic"));
     assert!(std::panic::catch_unwind(|| probe!("panics")).is_err());

@@ -47,7 +47,7 @@ fn nothing_is_lost_between_threads() {
 }
 
 #[test]
-fn levels_decide_what_is_collected() {
+fn levels_decide_which_statistics_are_collected() {
     let counted = |level| {
         let statistics = Statistics::with_shards(1);
         statistics.set_stats_level(level);
@@ -91,7 +91,7 @@ fn the_text_is_rocksdbs() {
 }
 
 #[test]
-fn no_statistics_cost_nothing() {
+fn without_statistics_a_record_does_nothing() {
     record_tick(&None, Ticker::BytesRead, 1);
     record_in_histogram(&None, Histogram::BytesPerRead, 1);
     let statistics = Arc::new(Statistics::with_shards(1));

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 /// Nanoseconds by which each read moves the clock.
 const LOOK: u64 = 100;
-/// Age in nanoseconds at which a machine fails: ten years. It then waits for an event that never
-/// comes.
+/// Age in nanoseconds at which a machine fails: ten years. A machine of this age waits for an event
+/// that never comes.
 const TOO_OLD: u64 = 10 * 365 * 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 /// The longest step of the clock while another thread can run.

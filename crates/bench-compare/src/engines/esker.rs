@@ -124,7 +124,7 @@ impl RivalEngine for Esker {
         self.db.wait_for_background_work().map_err(text)
     }
 
-    /// Bytes of the log, if it is mapped; that depends on the file system.
+    /// Bytes written to the WAL if its file is mapped, which depends on the file system.
     fn mapped_bytes(&self) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         if !maps.lines().any(|line| line.ends_with(".log")) {

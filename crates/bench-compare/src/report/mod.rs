@@ -45,8 +45,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The file system of the databases' directory.
     pub(crate) file_system: String,
-    /// Load average of the last minute, at the start of the run. `load_after` has the load average
-    /// at the end. If the load exceeds the number of benchmark threads, other programs were
+    /// Load averages of the last 1, 5 and 15 minutes at the start of the run. `load_after` has
+    /// those at the end. If the load exceeds the number of benchmark threads, other programs were
     /// running.
     pub(crate) load_before: String,
     pub(crate) load_after: String,

@@ -24,7 +24,7 @@ pub(crate) trait Suite {
     fn steps(plan: &BenchPlan) -> Vec<(StepInfo, Self::Step)>;
     /// The reason why an engine with these abilities skips the step; `None` if it runs the step.
     fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
-    /// Whether later steps use the database of this step.
+    /// Whether later steps need the database of this step.
     fn prepares(step: &Self::Step) -> bool;
     /// Prepares the step, and measures it.
     fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &Self::Step) -> RivalResult<Sample>;
@@ -126,7 +126,7 @@ impl SuiteId {
         with_suite!(self, S => S::missing(&S::steps(plan)[index].1, abilities))
     }
 
-    /// Whether later steps use the database of step `index`.
+    /// Whether later steps need the database of step `index`.
     pub(crate) fn prepares(self, plan: &BenchPlan, index: usize) -> bool {
         with_suite!(self, S => S::prepares(&S::steps(plan)[index].1))
     }

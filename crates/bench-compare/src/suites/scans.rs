@@ -22,7 +22,7 @@ const SEED: u64 = 801;
 /// The largest age of a snapshot at the start of a scan.
 const VIEW: Duration = Duration::from_secs(1);
 /// Writes in a burst. The writer pauses after each burst, so it makes at most ten thousand writes a
-/// second. At that rate no engine gains from the second core.
+/// second.
 const WRITES: usize = 100;
 const REST: Duration = Duration::from_millis(10);
 

@@ -18,7 +18,7 @@ fn zeta_is_the_published_sum() {
 }
 
 #[test]
-fn growing_gives_what_starting_larger_gives() {
+fn a_grown_generator_equals_one_that_started_larger() {
     let mut grown = Zipfian::new(10);
     grown.grow(1000);
     grown.grow(500);
@@ -27,8 +27,8 @@ fn growing_gives_what_starting_larger_gives() {
     assert!((grown.eta - fresh.eta).abs() < 1e-12);
 }
 
-/// Checks FNV-1a with its published constants: the hash of one zero byte is known, and the number
-/// zero is eight such bytes.
+/// Checks FNV-1a with its published constants. The number zero is eight zero bytes, each of which
+/// only multiplies the hash by the prime.
 #[test]
 fn ranks_are_scattered_by_fnv() {
     let step = |hash: u64| hash.wrapping_mul(0x0000_0100_0000_01B3);
@@ -51,8 +51,8 @@ fn ranks_come_as_often_as_the_law_says() {
         let got = f64::from(counts[rank]);
         assert!((got - expected).abs() < 5.0 * expected.sqrt(), "rank {rank}: {got} where {expected} is due");
     }
-    // The method is inexact behind the first two ranks, but the sum of a tenth of all ranks is
-    // right.
+    // The method is inexact behind the first two ranks, but the total shares of the first 10 and of
+    // the first 100 ranks are right.
     let share = |n: usize| f64::from(counts[..n].iter().sum::<u32>()) / f64::from(DRAWS);
     let due = |n: u64| zeta(n, THETA) / zipfian.zeta;
     assert!((share(10) - due(10)).abs() < 0.02, "{} {}", share(10), due(10));

@@ -1,4 +1,4 @@
-//! Iterators and pinned values: what the handles keep between two calls.
+//! Iterators and pinned values: the data that their handles keep between two calls.
 
 use super::*;
 use crate::iterator::step;
@@ -47,7 +47,7 @@ unsafe fn error(iterator: *const rocksdb_iterator_t) -> String {
 }
 
 #[test]
-fn the_key_of_an_iterator_is_that_of_its_last_move() {
+fn an_iterator_gives_the_key_of_its_last_move() {
     let dir = esker_testkit::TempDir::new("capi-iterator-key");
     // SAFETY: the objects are created here and destroyed once.
     unsafe {
@@ -97,8 +97,8 @@ fn a_move_that_panics_makes_the_iterator_invalid_with_an_error() {
 #[test]
 fn pinned_values_keep_their_bytes_whatever_handles_are_destroyed_between() {
     let dir = esker_testkit::TempDir::new("capi-pinned");
-    // SAFETY: the objects are created here. One handle is destroyed twice in a row, which the
-    // library takes if the thread gets no other handle between.
+    // SAFETY: the objects are created here. One handle is destroyed twice in a row. The library
+    // tolerates this if the thread does not get another handle in between.
     unsafe {
         let (db, reads) = (opened(&dir), rocksdb_readoptions_create());
         let get = |key: &CStr| rocksdb_get_pinned(db, reads, key.as_ptr(), 1, null_mut());

@@ -61,7 +61,7 @@ fn count(dir: &Path) -> Result<usize, Error> {
 }
 
 #[test]
-fn a_database_is_read_or_refused_by_the_feature_it_needs() {
+fn a_database_is_read_or_refused_with_the_name_of_the_missing_feature() {
     let temp = TempDir::new("codecs");
     for (name, kind) in COMPRESSED {
         let dir = copy(name, &temp);

@@ -15,8 +15,8 @@ struct LogInProgress {
     ends: Vec<usize>,
     flushed: usize,
     synced: usize,
-    /// Whether the log was truncated since the last sync. A power loss may then bring back what was
-    /// cut off.
+    /// Whether the log was truncated since the last sync. A power loss may then bring back the
+    /// bytes that were cut off.
     has_unsynced_cut: bool,
     /// Whether an append survives a kill without a flush, until the log is truncated.
     in_place: bool,
@@ -32,8 +32,8 @@ impl LogInProgress {
             6 => self.append(&vec![3; rng.usize(1..40_000)]),
             7 => self.sync(),
             8 => {
-                // A size at the end of an append splits no frame, and so may also be less than what
-                // is synced.
+                // A truncation to the end of an append splits no frame, so it may also remove
+                // synced content.
                 let size = match rng.choice(&self.ends) {
                     Some(&end) if rng.bool() => end,
                     _ => rng.usize(self.synced..=self.content.len()),

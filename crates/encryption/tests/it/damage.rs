@@ -1,4 +1,5 @@
-//! Damage anywhere in an encrypted file is an error, never other bytes.
+//! Damaged encrypted files: a read returns the content or an error, never wrong content. In a log,
+//! lost content reads as bytes 0xFF, or is missing at the end.
 
 use super::support::{encrypted, pattern, put_raw, raw, read, with_keys, write_pieces};
 use esker_base::{ErrorKind, Result};
@@ -11,7 +12,8 @@ const TABLE: &str = "/000012.sst";
 const LOG: &str = "/000004.log";
 const PAGE: usize = 4096;
 
-/// A file of `pages` pages and a half in memory, its content, and its bytes on disk.
+/// A file system with a file of `pages` pages and a half, the file's content, and its encrypted
+/// bytes.
 fn table(pages: usize) -> (MemFs, Vec<u8>, Vec<u8>) {
     let disk = MemFs::new();
     let content = pattern(4064 * pages + 2000, 1);
@@ -45,8 +47,8 @@ fn no_plain_bytes_reach_the_disk() {
     }
 }
 
-/// A changed bit in a table: of a header slot, whose other copy is then read, of the unused bytes
-/// of the header, or of a frame.
+/// A changed bit in a frame is an error. A changed bit in the header leaves the content readable,
+/// because the header has two slots.
 #[test]
 fn a_changed_bit_of_a_table_is_damage() {
     let (_, content, bytes) = table(2);
@@ -107,7 +109,7 @@ fn pages_that_moved_are_damage() {
     is_damage(content_of(TABLE, &header_of_other), TABLE);
 }
 
-/// At every length: also at the ends of pages, and where only the header is left.
+/// Cuts the table within the header, behind it, within pages and at the ends of pages.
 #[test]
 fn a_table_that_was_cut_is_damage() {
     let (_, content, bytes) = table(2);
@@ -119,7 +121,8 @@ fn a_table_that_was_cut_is_damage() {
     assert_eq!(content_of(TABLE, &bytes).unwrap(), content);
 }
 
-/// A table whose content ends with its page: the end mark is on that page.
+/// A table whose content ends at the end of a page. The end mark is then in a frame without
+/// content, on the next page.
 #[test]
 fn a_table_of_whole_pages_that_was_cut_is_damage() {
     let disk = MemFs::new();
@@ -132,7 +135,7 @@ fn a_table_of_whole_pages_that_was_cut_is_damage() {
     }
 }
 
-/// The one allowed exception: what was appended last to a log may be missing.
+/// The last appends to a log may be missing.
 #[test]
 fn a_log_that_was_cut_ends_there() {
     let disk = MemFs::new();

@@ -65,7 +65,7 @@ fn a_key_file_beyond_the_limit_is_refused() {
     }
 }
 
-/// The database's MANIFEST tells a wrong key before anything is changed.
+/// The check reads the database's MANIFEST, and so finds a wrong key before anything is changed.
 #[test]
 fn the_key_is_checked_before_directories_are_held() {
     let disk: Arc<MemFs> = Arc::new(MemFs::new());

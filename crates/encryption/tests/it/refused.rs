@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes of content of a full page.
-const PAGE: usize = 4060;
+const PAGE: usize = esker_format::encryption::MOST_CONTENT;
 
 /// The next calls after the failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,8 +17,8 @@ enum Then {
     Syncs,
 }
 
-/// Truncates a file of the content to `size` bytes while the file system refuses the `nth`
-/// operation of a kind, and goes on. Returns whether the truncation failed.
+/// Truncates a file to `size` bytes while the file system refuses the `nth` operation of a kind.
+/// Then makes the call of `then`, and checks the content. Returns whether the truncation failed.
 fn truncate(path: &Path, size: usize, (kind, nth): (OpKind, u64), then: Then) -> bool {
     let (content, tail) = (pattern(40 * PAGE + 700, 1), pattern(900, 2));
     let disk = FaultFs::new(Arc::new(MemFs::new()));
@@ -50,7 +50,7 @@ fn truncate(path: &Path, size: usize, (kind, nth): (OpKind, u64), then: Then) ->
 
 /// If the truncation fails, the size of the file says whether it is cut, and all later calls agree.
 #[test]
-fn a_truncation_that_failed_has_happened_or_not() {
+fn a_failed_truncation_cuts_completely_or_not_at_all() {
     for path in ["/000004.log", "/MANIFEST-000005", "/000012.sst"].map(Path::new) {
         for size in [0, 1, PAGE, PAGE + 1, 20 * PAGE - 3, 40 * PAGE + 699, 40 * PAGE + 700] {
             for then in [Then::TruncatesAgain, Then::Appends, Then::Syncs] {

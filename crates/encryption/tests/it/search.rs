@@ -1,4 +1,5 @@
-//! Reads at any offset of damaged files: intact frames are found whatever the damaged heads say.
+//! Reads at any offset of damaged files. In a log, intact frames are found whatever the damaged
+//! heads say.
 
 use super::support::{encrypted, pattern, put_raw, raw, write_pieces};
 use esker_base::{ErrorKind, Result};
@@ -11,10 +12,10 @@ const LOG: &str = "/000004.log";
 const MANIFEST: &str = "/MANIFEST-000005";
 const TABLE: &str = "/000012.sst";
 const PAGE: usize = 4096;
-/// Bytes of content of four frames that fill a page.
+/// Bytes of content of a frame that fills a quarter of a page.
 const QUARTER: usize = 992;
 
-/// The content and the raw bytes of a file that was written in these pieces.
+/// Writes a file in these pieces. Returns the content and the underlying file system.
 fn file(path: &str, pieces: &[&[u8]]) -> (Vec<u8>, MemFs) {
     let disk = MemFs::new();
     write_pieces(&encrypted(disk.clone()), Path::new(path), pieces);
@@ -37,7 +38,8 @@ fn ten(fs: &EncryptedFs, path: &str, offset: usize) -> Result<[u8; 10]> {
     Ok(buf)
 }
 
-/// A log of 60 full pages, each of four frames. A reader searches from 64 KiB of content on.
+/// A log of 60 full pages, each of four frames. At offsets of 64 KiB or more, a reader searches for
+/// the frame.
 fn log_of_quarters(seed: u64) -> (Vec<u8>, MemFs) {
     let content = pattern(60 * 4 * QUARTER, seed);
     file(LOG, &content.chunks(QUARTER).collect::<Vec<_>>())
@@ -64,7 +66,7 @@ fn a_damaged_offset_of_a_log_hides_no_other_frame() {
     }
 }
 
-/// Any offset that a head may claim, in two pages at once.
+/// The first heads of two pages claim random offsets.
 #[test]
 fn damaged_offsets_of_two_pages_hide_no_other_page() {
     let (content, disk) = log_of_quarters(2);
@@ -127,10 +129,10 @@ fn a_damaged_length_of_a_log_hides_no_other_frame() {
     }
 }
 
-/// A MANIFEST and a table written with flushes: an intact frame is read, or is an error if the read
-/// has to cross the damaged page. A head that claims a smaller offset never has that effect.
+/// In a MANIFEST or a table, a read of an intact frame succeeds, or fails if it has to cross the
+/// damaged page. A damaged head with a smaller offset causes no error in other pages.
 #[test]
-fn a_smaller_offset_in_another_file_hides_no_other_page() {
+fn a_smaller_offset_in_a_manifest_or_table_hides_no_other_page() {
     let pieces: Vec<Vec<u8>> = (0..90).map(|n| pattern(2000, n)).collect();
     let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
     for path in [MANIFEST, TABLE] {
@@ -145,7 +147,7 @@ fn a_smaller_offset_in_another_file_hides_no_other_page() {
                 let claim = FrameHead::decode(&bytes[at..]);
                 is_smaller = claim.is_some_and(|claim| claim.offset < head.offset);
             });
-            // A reader searches from 64 KiB of content on.
+            // At offsets of 64 KiB or more, a reader searches for the frame.
             for offset in (66_000..content.len() - 10).step_by(500) {
                 let is_lost = offset + 10 > lost.start && offset < lost.end;
                 let is_other_page = offset + 10 <= lost.start || offset >= lost.end + 2000;

@@ -32,7 +32,7 @@ macro_rules! conformance {
 
 with_all_cases!(conformance);
 
-/// Files of RocksDB's `EncryptedEnv`.
+/// A file system that encrypts files as RocksDB's `EncryptedEnv` does.
 fn rocksdbs(inner: impl FileSystem + 'static) -> CtrFs {
     CtrFs::new(Arc::new(inner), Arc::new(Rot13 { block_bytes: 32 })).unwrap()
 }

@@ -25,7 +25,7 @@ pub struct FaultRule {
     path: Option<PathFilter>,
     /// Number of operations that pass first.
     pass: u64,
-    /// Number of operations that are hit after them.
+    /// Number of operations that the rule hits after the first `pass`.
     times: u64,
     errno: i32,
     kind: Option<ErrorKind>,

@@ -106,7 +106,7 @@ fn a_read_has_exactly_one_bit_flipped() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_recovers() {
+fn a_full_disk_takes_the_bytes_that_fit_and_recovers() {
     let fs = new_fs();
     let mut file = fs.new_writable_file(Path::new("/f")).unwrap();
     fs.no_space_after(Some(7));
@@ -123,7 +123,7 @@ fn a_full_disk_takes_what_fits_and_recovers() {
 }
 
 #[test]
-fn skipped_syncs_claim_success_and_other_results_cannot_be_skipped() {
+fn a_skipped_sync_claims_success_and_a_skipped_open_fails() {
     let crash = crate::crash::CrashFs::new();
     let fs = FaultFs::new(Arc::new(crash.clone()));
     let mut file = fs.new_writable_file(Path::new("/f")).unwrap();
@@ -157,7 +157,7 @@ fn the_hook_sees_each_operation_and_may_use_the_file_system_below() {
     assert_eq!(fs.op_count(), 3);
 }
 
-/// A thread that sleeps on it continues at once.
+/// A clock that only sleeps advance. A thread that sleeps on it continues at once.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 
@@ -173,7 +173,7 @@ impl Clock for Counting {
     }
 }
 
-/// The outcomes of this many operations on a file under this schedule.
+/// The outcomes of operations on 60 files under a schedule, and the nanoseconds slept.
 fn under_schedule(seed: u64, make: fn(u64, Arc<dyn Clock>) -> FaultSchedule) -> (Vec<String>, u64) {
     let clock = Arc::new(Counting::default());
     let fs = new_fs();
@@ -221,7 +221,7 @@ fn the_same_seed_gives_the_same_faults_and_other_seeds_others() {
     assert!(failed > 30 && slow > 60 && spoilt > 15 && full > 3, "{failed} {slow} {spoilt} {full}");
 }
 
-/// Damage for good is there at each read, damage in passing at one; neither is on the disk below.
+/// Permanent damage shows at each read, transient damage at one read. The disk below has neither.
 #[test]
 fn damaged_reads_are_whole_when_the_schedule_is_cleared() {
     let (mut for_good, mut in_passing) = (0, 0);

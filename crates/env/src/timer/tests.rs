@@ -12,8 +12,8 @@ fn timer() -> (Arc<MockClock>, Timer) {
     (clock.clone(), Timer::new(clock))
 }
 
-/// A call that never comes fails the test instead of hanging it; a thread of a busy machine may
-/// wait long for its turn.
+/// Waits for a call. A call that never comes fails the test instead of hanging it; a thread of a
+/// busy machine may wait long for its turn.
 fn wait<T>(calls: &Receiver<T>) -> T {
     calls.recv_timeout(Duration::from_secs(600)).expect("the timer calls the work")
 }
@@ -27,9 +27,9 @@ fn work_is_called_once_in_each_period() {
         timer.read_clock_again();
         assert!(calls.try_recv().is_err(), "the call does not come early");
         clock.advance(PERIOD);
-        // The thread reads the clock after the call, so time may only move on when it is done.
         timer.read_clock_again();
         wait(&calls);
+        // The next round begins when the timer has finished this call.
         while timer.shared().state.lock().running.is_some() {
             std::thread::yield_now();
         }

@@ -35,8 +35,8 @@ pub struct BackupEngineOptions {
     pub restore_rate_limiter: Option<Arc<RateLimiter>>,
     /// Bytes copied between two calls of `CreateBackupOptions::progress_callback`. Default 4 MiB.
     pub callback_trigger_interval_size: u64,
-    /// The schema of the backups' meta files: 1, or 2, which `exclude_files_callback` needs. Every
-    /// RocksDB reads both; 7.10 is the first that reads a backup without some files. Default 1.
+    /// The schema of the backups' meta files: 1, or 2, which `exclude_files_callback` needs.
+    /// RocksDB reads schema 2 since 6.19, and backups without some files since 7.10. Default 1.
     pub schema_version: i32,
 }
 

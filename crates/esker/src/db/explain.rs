@@ -27,8 +27,10 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; families with user-defined timestamps
-    /// are not explained. The explanation holds errors of the read itself.
+    /// `InvalidArgument`: the family or the snapshot is one of another database · `NotSupported`:
+    /// the family or the options have user-defined timestamps, or the write policy is not
+    /// `WriteCommitted` · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// errors of the read itself.
     pub fn explain_get(
         &self,
         options: &ReadOptions,
@@ -42,9 +44,10 @@ impl Db {
     /// sources that the read searches, and why. A later key finds the blocks of earlier ones in the
     /// cache.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation
-    /// holds errors of the read itself.
+    /// `InvalidArgument`: the family or the snapshot is one of another database · `NotSupported`:
+    /// the family or the options have user-defined timestamps, or the write policy is not
+    /// `WriteCommitted` · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// errors of the read itself.
     pub fn explain_multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -56,9 +59,10 @@ impl Db {
 
     /// Explains a seek to `target`, and the read of the row there.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation
-    /// holds errors of the read itself.
+    /// `InvalidArgument`: the family or the snapshot is one of another database · `NotSupported`:
+    /// the family or the options have user-defined timestamps, the write policy is not
+    /// `WriteCommitted`, or `read_tier` is `Persisted` · `ShutdownInProgress`: the database was
+    /// closed. The explanation holds errors of the read itself.
     pub fn explain_seek(
         &self,
         options: &ReadOptions,
@@ -71,9 +75,10 @@ impl Db {
 
     /// Explains a scan, run by run.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation
-    /// holds errors of the read itself.
+    /// `InvalidArgument`: the family or the snapshot is one of another database · `NotSupported`:
+    /// the family or the options have user-defined timestamps, the write policy is not
+    /// `WriteCommitted`, or `read_tier` is `Persisted` · `ShutdownInProgress`: the database was
+    /// closed. The explanation holds errors of the read itself.
     pub fn explain_scan(
         &self,
         options: &ReadOptions,
@@ -86,10 +91,11 @@ impl Db {
     /// Explains the scans of [`Db::new_multi_scan`], run by run, with their readahead. An error
     /// ends the scans.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `InvalidArgument`: there are no
-    /// ranges, or they overlap or do not ascend; `NotSupported`: the family has user-defined
-    /// timestamps · `ShutdownInProgress`: the database was closed. The explanation holds errors of
-    /// the read itself.
+    /// `InvalidArgument`: there are no ranges, they overlap or do not ascend, or the family or the
+    /// snapshot is one of another database · `NotSupported`: the family or the options have
+    /// user-defined timestamps, the write policy is not `WriteCommitted`, or `read_tier` is
+    /// `Persisted` · `ShutdownInProgress`: the database was closed. The explanation holds errors
+    /// of the read itself.
     pub fn explain_multi_scan(
         &self,
         options: &ReadOptions,

@@ -25,7 +25,7 @@ fn write(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn a_copy_of_what_the_storage_info_names_is_the_database_at_that_time() {
+fn a_copy_of_the_listed_files_is_the_database_at_the_time_of_the_listing() {
     for (flush, checksums) in [(0, false), (u64::MAX, true)] {
         let mut options = Options::default();
         options.db.create_if_missing = true;
@@ -62,7 +62,7 @@ fn a_copy_of_what_the_storage_info_names_is_the_database_at_that_time() {
             [FileType::Table, FileType::Blob, FileType::Descriptor, FileType::Current, FileType::Options];
         let tables = if flush == 0 { 2 } else { 1 };
         assert_eq!(kinds.map(count), [tables, tables, 1, 1, 1]);
-        // The newest WAL, which a flush leaves empty.
+        // The newest WAL is always listed. It is empty after a flush.
         assert_eq!(count(FileType::Wal), 1);
         let copy = Db::open(&options, "/copy").unwrap();
         let found = ["in a table", "in the log", "later"].map(|key| copy.get(key).unwrap().is_some());

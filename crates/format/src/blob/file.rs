@@ -1,5 +1,5 @@
-//! Blob files: large values of a flush or compaction, back to back. Compactions move only
-//! references to them.
+//! Blob files: large values of a flush or compaction, back to back. Tables refer to the values.
+//! Compactions copy only the references, unless garbage collection moves the values.
 //!
 //! In: user keys and stored values. Out: the bytes of header, records and footer, and back.
 //! Source: RocksDB `db/blob/blob_log_format.h`.
@@ -43,7 +43,7 @@ const HAS_TTL: u8 = 1;
 /// The header of a blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobFileHeader {
-    /// The family whose values these are.
+    /// The family of the file's values.
     pub column_family: ColumnFamilyId,
     /// RocksDB's code of the compression of all values.
     pub compression: u8,

@@ -1,11 +1,11 @@
-//! Raw deflate with a window of 2^14 bytes (written) or any (read).
+//! Raw deflate: written with a window of 2^14 bytes, read with any window.
 
 use super::{CodecOptions, CompressionType, Encode, bad, buffer};
 use esker_base::Result;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 const WINDOW_BITS: u8 = 14;
-/// RocksDB inflates with its deflate window. The largest window reads all streams.
+/// The largest window, which reads all streams. RocksDB inflates with its deflate window.
 const READ_WINDOW_BITS: u8 = 15;
 
 pub(super) struct ZlibEncoder {

@@ -1,11 +1,11 @@
-//! Reads a log that must be complete, and words the errors.
+//! Reads a log of which only the end may be torn, and describes events and damage as text.
 
 use super::{LogCorruption, LogEvent, LogReader, LogSource, Truncation};
 use esker_base::Result;
 use std::fmt;
 
-/// The next record of a MANIFEST into `buf`, or `false` at its end. A record torn at the very end
-/// is the end: its writer died before it was acknowledged.
+/// Reads the next record of a MANIFEST into `buf`. Returns `false` at the end. A record torn at the
+/// very end counts as the end: its writer died before acknowledging it.
 /// # Errors
 /// `Corruption` for any other damage, naming `file` and the offset · those of the source.
 pub fn next_strict<S: LogSource>(

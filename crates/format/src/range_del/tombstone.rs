@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 pub struct RangeTombstone {
     /// The first deleted user key.
     pub start: Vec<u8>,
-    /// The first user key that is not.
+    /// The user key at which the range ends, exclusive.
     pub end: Vec<u8>,
     /// The sequence number of the tombstone.
     pub seq: SequenceNumber,
@@ -47,7 +47,7 @@ impl RangeTombstone {
 pub struct RangeTombstoneRef<'a> {
     /// The first deleted user key.
     pub start: &'a [u8],
-    /// The first user key that is not.
+    /// The user key at which the range ends, exclusive.
     pub end: &'a [u8],
     /// The sequence number of the tombstone.
     pub seq: SequenceNumber,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 #[test]
-fn bytes_are_rocksdbs() {
+fn an_entity_has_the_bytes_that_rocksdb_writes() {
     let mut out = Vec::new();
     serialize(&[(b"b", b"two"), (b"", b"one")], &mut out).unwrap();
     assert_eq!(out, b"\x01\x02\x00\x03\x01b\x03onetwo");
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_no_problem(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn columns_parsed_from_arbitrary_bytes_can_all_be_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         if let Ok(columns) = EncodedColumns::parse(&[&[1], &bytes[..]].concat()) {
             prop_assert_eq!(columns.iter().count(), columns.len());
         }
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn a_version_written_in_two_bytes_is_a_version() {
+fn a_version_written_in_two_bytes_still_tells_of_blobs() {
     assert!(stored::may_have_blobs(&[0x02, 0x00]) && stored::may_have_blobs(&[0x82, 0x00, 0x00]));
     assert!(!stored::may_have_blobs(&[0x01, 0x00]) && !stored::may_have_blobs(&[]));
 }

@@ -79,7 +79,7 @@ fn inputs_that_are_changed_at_random_keep_their_targets_law() {
 /// Targets that compare with RocksDB pass without it. So this test fails if RocksDB is missing and
 /// `ESKER_REQUIRE_PEERS` is set.
 #[test]
-fn rocksdb_is_asked_where_it_must_be_there() {
+fn rocksdb_is_there_if_peers_are_required() {
     let oracle = if esker_fuzz::oracle::is_there() { Ok(()) } else { Err("it is missing".to_owned()) };
     esker_peer::require("librocksdb 11.8 with esker-fuzz-oracle", oracle);
 }

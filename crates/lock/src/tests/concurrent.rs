@@ -137,7 +137,7 @@ fn end<'a>(key: Option<&'a [u8; 1]>, open: Endpoint<'a>) -> Endpoint<'a> {
 
 #[cfg(not(shuttle))]
 #[test]
-fn threads_get_what_the_reference_gives() {
+fn threads_get_the_decisions_of_the_reference() {
     use std::thread;
     let mut requests = 0;
     esker_testkit::seed::for_each_seed("lock::concurrent", 12, |_, mut rng| {
@@ -159,7 +159,7 @@ fn threads_get_what_the_reference_gives() {
 
 #[cfg(shuttle)]
 #[test]
-fn shuttle_threads_get_what_the_reference_gives() {
+fn shuttle_threads_get_the_decisions_of_the_reference() {
     use shuttle::rand::{Rng, thread_rng};
     use shuttle::thread;
     let requests = Arc::new(AtomicU64::new(0));

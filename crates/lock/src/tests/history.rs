@@ -1,12 +1,12 @@
 //! The decisions of a lock manager, in order, compared with the reference.
 //!
 //! In: decisions, recorded under the latches under which they were made. Decisions that affect each
-//! other share a latch, so the list is one order in which all of them could have been made one by
-//! one. Out: the first decision that the reference makes differently.
+//! other share a latch, so the list is a possible serial order of all decisions. Out: the first
+//! decision that the reference makes differently.
 //!
 //! A request that touches several leaves, or that may overtake, is granted after the release, under
 //! latches of its own. So the threads choose the time of such a grant. The check requires that the
-//! reference may make the grant where the list has it. It also requires that no request waits
+//! reference can make the grant at its place in the list. It also requires that no request waits
 //! needlessly while no thread is between a release and its grants.
 
 use super::reference::{Answer, Cells, Reference};
@@ -20,7 +20,7 @@ use std::collections::HashSet;
 
 /// The number of keys, each a single byte.
 pub(crate) const KEYS: u8 = 12;
-/// Cells of the key space: each key, and each gap between keys.
+/// Number of cells of the key space: the keys, and the gaps before, between and behind them.
 pub(crate) const CELLS: usize = 2 * KEYS as usize + 1;
 
 #[cfg(not(shuttle))]
@@ -69,7 +69,7 @@ enum What {
     Done,
 }
 
-/// The list of decisions, while it records.
+/// The list of decisions. `None` while nothing is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<Option<Vec<Event>>>);
 
@@ -129,8 +129,8 @@ impl History {
         self.note(ColumnFamilyId::DEFAULT, 0, || 0..0, What::Done);
     }
 
-    /// Replays the decisions in the reference; returns the number of requests. With `calm`, only
-    /// cycles ended waits, so each victim must have been in one.
+    /// Replays the decisions in the reference; returns the number of requests. With `calm`, waits
+    /// ended only by grants and cycles, so each victim must have been in a cycle.
     pub(crate) fn check(&self, families: usize, lockers: usize, patience: u64, calm: bool) -> usize {
         let events = self.0.lock().take().expect("the history has begun");
         let keys = vec![(0..CELLS).map(|cell| cell % 2 == 1).collect(); families];

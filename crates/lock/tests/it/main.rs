@@ -11,7 +11,7 @@ use esker_base::sync::Arc;
 use esker_lock::{FamilyOptions, LockClock, LockFamily, LockManager, LockManagerOptions};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The real clock. A timed wait in these tests may only end late.
+/// The real clock. A timed wait may end late, but never early.
 struct RealClock(Instant);
 
 impl LockClock for RealClock {

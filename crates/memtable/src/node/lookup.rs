@@ -17,7 +17,8 @@ use std::ptr;
 pub(crate) enum Here<'t, const N: usize> {
     /// The first record at or after the target.
     First(Record<'t>),
-    /// No record has the target's user key. The key would lie in this gap between records.
+    /// No record at or after the target has its user key. The target lies in this gap between
+    /// records.
     Absent(Gap),
     /// The target is behind all records of the leaf. Holds the next leaf.
     Beyond(Option<&'t Node<N>>),
@@ -71,7 +72,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// For leaves: finds the first record at or after `target`, in this leaf or to its right. May
-    /// return `None` if no record has the target's user key. `guess` was made for this leaf.
+    /// return `None` if no such record has the target's user key. `guess` was made for this leaf.
     #[inline(always)]
     pub(crate) fn first_of_key(
         &'t self,

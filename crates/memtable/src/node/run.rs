@@ -1,7 +1,7 @@
 //! Copies of leaves, for cursors.
 //!
-//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is consistent for
-//! the records that existed when it was made; newer ones may be missing.
+//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run has all
+//! records that the leaf had when the copy began; newer ones may be missing.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Node, is_before};
@@ -17,7 +17,7 @@ const PREFETCH_DISTANCE: usize = 6;
 pub(crate) struct LeafRun<const N: usize> {
     pub(super) records: [*mut u8; N],
     pub(super) len: usize,
-    /// The leaf to the right when this was copied.
+    /// The leaf to the right of the copied one, at the time of the copy.
     pub(super) next: *mut Node<N>,
     /// The leaf that was copied.
     pub(super) leaf: *const Node<N>,
@@ -101,8 +101,8 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
-    /// Drops each record that is there twice in a row: a reader sees a record that an insert is
-    /// moving in its old slot and in the new one.
+    /// Drops repeated records. While an insert moves a record to the right, a reader can meet the
+    /// record in its old slot and in the new one.
     #[inline]
     pub(super) fn drop_twins(&mut self) {
         let records = &mut self.records[..self.len];

@@ -20,15 +20,15 @@ fn heads_are_a_monotone_image_of_keys_whatever_the_prefix() {
 }
 
 #[test]
-fn heads_in_a_node_are_those_behind_its_prefix() {
+fn the_fast_path_for_heads_gives_the_same_numbers() {
     let mut rng = fastrand::Rng::with_seed(6);
     let mut counts = [0; 2];
     for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
         let mut bytes = |len: usize| -> Vec<u8> { (0..len).map(|_| rng.u8(..2) * 0xFF).collect() };
         let (mut key, rest) = (bytes(40), bytes(MAX_PREFIX));
         key.truncate(rng.usize(..=40));
-        // The prefix of a node, and behind it what does not count; mostly that of the key, up to a
-        // byte.
+        // The first `len` bytes are the node's prefix; the bytes behind them do not count. The
+        // prefix begins like the key, but half of the time one byte differs.
         let len = rng.usize(..=MAX_PREFIX);
         let mut prefix: [u8; MAX_PREFIX] = rest.try_into().unwrap();
         let shared = len.min(key.len());
@@ -46,7 +46,7 @@ fn heads_in_a_node_are_those_behind_its_prefix() {
 }
 
 #[test]
-fn a_leaf_is_18_lines() {
+fn a_leaf_takes_18_cache_lines() {
     assert_eq!(size_of::<Node<{ crate::tree::WIDTH }>>(), 18 * 64);
     assert_eq!(
         std::mem::offset_of!(Node<{ crate::tree::WIDTH }>, prefix),

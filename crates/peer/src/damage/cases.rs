@@ -21,13 +21,13 @@ pub(super) enum Damage {
     Missing { file: String },
     /// The bytes of two files are exchanged.
     Swapped { one: String, other: String },
-    /// This text is appended to the newest OPTIONS file.
+    /// This text is appended to an OPTIONS file.
     Options { file: String, more: &'static str, readable: bool },
     /// A record with this tag and one byte behind it is appended to the MANIFEST.
     Tag { file: String, tag: u32, readable: bool },
 }
 
-/// Whether it is a WAL or a MANIFEST.
+/// Whether `name` is that of a WAL or a MANIFEST.
 pub(super) fn is_log(name: &str) -> bool {
     matches!(parse_file_name(name), Some((FileType::Wal | FileType::Descriptor, _)))
 }
@@ -169,8 +169,8 @@ impl Damage {
         matches!(self, Damage::Flip { .. } | Damage::Zero { .. })
     }
 
-    /// Whether a WAL may silently lose records in its middle. Zeros look like the padding of a
-    /// block, and a missing or exchanged file leaves no trace.
+    /// Whether records in the middle of the WALs may be lost without an error. Zeros look like the
+    /// padding of a block, and a missing or exchanged file leaves no trace.
     pub(super) fn may_leave_a_hole(&self) -> bool {
         match self {
             Damage::Zero { file, .. } | Damage::Missing { file } => is_wal(file),
@@ -179,7 +179,7 @@ impl Damage {
         }
     }
 
-    /// Whether the damage prevents the opening or the reading of a database.
+    /// Whether to try a repair: only CURRENT, MANIFESTs, tables or blob files are damaged.
     pub(super) fn calls_for_repair(&self) -> bool {
         let is_one = |name: &&String| {
             name.as_str() == "CURRENT"
@@ -246,7 +246,7 @@ fn block_starts(name: &str, bytes: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// The blocks that the footer and the index lead to.
+/// The offsets of a table's footer, meta index, index, meta blocks and data blocks.
 fn table_blocks(bytes: &[u8]) -> Option<Vec<usize>> {
     use esker::internals::env::FileSystem;
     use esker::internals::format::key::InternalKeyComparator;

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char};
 use std::path::PathBuf;
 
 impl RocksDb {
-    /// Ingests files into `family`. To move a file removes its old name.
+    /// Ingests files into `family`. With `move_files`, RocksDB removes their old names.
     /// # Errors
     /// RocksDB's, as text.
     pub fn ingest_external_files(
@@ -33,7 +33,7 @@ impl RocksDb {
             );
             // SAFETY: `options` is live during the call.
             unsafe { link(options, 1) };
-            // SAFETY: as for the call before.
+            // SAFETY: `options` is live during the call.
             unsafe { allow(options, 1) };
         })
     }
@@ -47,7 +47,7 @@ impl RocksDb {
         let family = self.family(family);
         let paths: Vec<CString> = files.iter().map(|path| c_path(path)).collect();
         let pointers: Vec<*const c_char> = paths.iter().map(|path| path.as_ptr()).collect();
-        // SAFETY: no requirements.
+        // SAFETY: the function has no requirements.
         let options = unsafe { (self.api.ingestexternalfileoptions_create)() };
         set(self.api, options);
         let result = call(self.api, |error| {
@@ -56,7 +56,7 @@ impl RocksDb {
             // in NUL and outlive the call.
             unsafe { (self.api.ingest_external_file_cf)(self.db, family, files, count, options, error) }
         });
-        // SAFETY: made above, not used again.
+        // SAFETY: the options were made above, and are not used again.
         unsafe { (self.api.ingestexternalfileoptions_destroy)(options) };
         result
     }

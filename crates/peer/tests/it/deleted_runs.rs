@@ -84,8 +84,7 @@ fn tables_with_deleted_runs_are_read_verified_and_compacted_by_all() {
     }
 }
 
-/// RocksDB 7.8.3 compacts a copy. It reads every block, and its own tables have no block of
-/// Esker's.
+/// RocksDB 7.8.3 compacts a copy. The new tables have no block of Esker's.
 fn compact_by_7(dir: &Path, model: &ModelOps, what: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let copy = TempDir::new("deleted-runs-7");

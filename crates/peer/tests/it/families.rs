@@ -10,10 +10,10 @@ use std::path::Path;
 
 const ORDERS: [FamilyOrder; 2] = [FamilyOrder::Bytewise, FamilyOrder::Reverse];
 const MERGES: [FamilyMerge; 3] = [FamilyMerge::None, FamilyMerge::StringAppend, FamilyMerge::Uint64Add];
-/// Tables that 7.8 reads.
+/// Options for tables that RocksDB 7.8 reads.
 const FOR_7: &str = "block_based_table_factory={format_version=5};";
 
-/// Adds or drops families of `model`, at random. Gives the new and the dropped ones.
+/// Drops and adds families of `model` at random. Returns the new and the dropped names.
 fn change(model: &mut ModelOps, rng: &mut fastrand::Rng, round: usize) -> (Vec<String>, Vec<String>) {
     let mut dropped = Vec::new();
     while model.families.len() > 1 && rng.bool() {
@@ -67,12 +67,12 @@ fn rocksdb_changes(dir: &Path, model: &mut ModelOps, rng: &mut fastrand::Rng, ro
 }
 
 #[test]
-fn families_come_and_go_for_all() {
+fn each_engine_sees_the_families_that_another_created_or_dropped() {
     let has_11 = require("librocksdb 11.8", RocksDb::available()).is_some();
     seed::for_each_seed("families", 2, |_, mut rng| {
         let dir = TempDir::new("families");
         let mut model = ModelOps::new(&[]);
-        // Esker last: an OPTIONS file of 11.8.1 would keep ldb 7.8.3 out.
+        // Esker writes last: ldb 7.8.3 cannot open a database with an OPTIONS file of 11.8.1.
         for round in 0..9 {
             if round % 2 == 1 && has_11 {
                 rocksdb_changes(dir.path(), &mut model, &mut rng, round);

@@ -55,7 +55,7 @@ fn options(blobs: bool) -> Options {
     options
 }
 
-/// Several levels whose files overlap, with garbage in blob files.
+/// Writes several levels whose files overlap, with garbage in blob files.
 fn fill(db: &Db, rng: &mut fastrand::Rng) {
     for round in 0..rng.usize(2..7) {
         for _ in 0..rng.usize(100..900) {

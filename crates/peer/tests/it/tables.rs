@@ -1,5 +1,6 @@
 //! Esker writes tables of RocksDB 11.8.1 again, from the same entries with the same options. The
-//! bytes must be equal up to the properties, of which RocksDB 11 writes more than 7.8 knows.
+//! bytes before the properties must be equal. The properties may differ: RocksDB 11 writes some
+//! that 7.8 does not know.
 
 use esker::internals::base::prefix;
 use esker::internals::env::{FileSystem, MemFs, PosixFileSystem};

@@ -13,8 +13,8 @@ fn open(dir: &Path) -> DbWithTtl {
     DbWithTtl::open(&options.db, dir, families, &[3600], OpenMode::ReadWrite).expect("opens")
 }
 
-/// The output of `ldb --ttl`. 7.8.3 obeys, and then says of every existing database that it has
-/// several families.
+/// The output of `ldb --ttl`. Version 7.8.3 runs the command, and still complains of several
+/// families if the database exists. The complaint is left out.
 fn ldb(tools: Tools, dir: &Path, args: &[&str]) -> Vec<String> {
     let text = tools.ldb(dir, [args, &["--ttl"]].concat()).unwrap_or_else(|e| e);
     let complaint = "Failed: ldb doesn't support TTL DB with multiple column families";
@@ -44,7 +44,7 @@ fn values_with_times_are_read_and_written_by_both() {
     assert_eq!(ldb(tools, dir.path(), &["get", "list"]), ["a,b"]);
     let scanned = ldb(tools, dir.path(), &["scan"]);
     assert_eq!((scanned.len(), scanned[3].as_str()), (21, "key03 : of Esker 3"));
-    // The merge operator in the OPTIONS file keeps neither `ldb` nor the library from opening it.
+    // Despite the merge operator in the OPTIONS file, `ldb` and the library open the database.
     tools.ldb(dir.path(), ["scan"]).expect("as a plain database");
     if require("librocksdb 11.8", RocksDb::available()).is_some() {
         RocksDb::open_as_its_options_say(dir.path()).expect("as a plain database");

@@ -60,10 +60,10 @@ pub struct StressFlags {
     #[arg(long, default_value = "")]
     pub db_options: String,
 
-    /// Per cent of the operations that read a key
+    /// Ignored: the operations that the next flags leave over read a key
     #[arg(long, default_value_t = 25)]
     pub readpercent: u32,
-    /// Per cent that scan a range within bounds
+    /// Per cent of the operations that scan a range within bounds
     #[arg(long, default_value_t = 5)]
     pub prefixpercent: u32,
     /// Per cent that write a key
@@ -94,7 +94,7 @@ pub struct StressFlags {
     /// Writes are synced
     #[arg(long)]
     pub sync: bool,
-    /// 0 or 8
+    /// Bytes of checksum for each entry of a batch, 0 or 8
     #[arg(long, default_value_t = 0)]
     pub batch_protection_bytes_per_key: usize,
     /// One in this many operations flushes

@@ -42,8 +42,8 @@ pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
 struct Worker<'a> {
     run: &'a Run<'a>,
     db: &'a Db,
-    /// A thread that drops a family and makes it again holds its lock alone; all other threads
-    /// share it.
+    /// One lock for each family. A thread that drops the family and makes it again holds the lock
+    /// alone; other threads share it.
     families: &'a [RwLock<()>],
     rng: fastrand::Rng,
     thread: u32,
@@ -107,7 +107,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Handles a missing family. That is right if a fault prevented its creation after a
+    /// Handles a missing family. A family may be missing if a fault prevented its creation after a
     /// drop; the phase then ends.
     fn gone(&self) -> Outcome {
         if self.run.stop.load(Ordering::SeqCst) { Ok(()) } else { Err("a family is gone".to_owned()) }
@@ -141,8 +141,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Handles a failed write. Waits until the database takes writes again; the value that it then
-    /// shows is the key's state.
+    /// Handles a failed write. Clears the background error; the value that the database then shows
+    /// is the key's state.
     fn recover(
         &mut self,
         family: &ColumnFamilyHandle,

@@ -10,8 +10,8 @@ use super::{Case, MetamorphicFailure};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Passes after which a case counts as one that does not fail: threads choose their own points in
-/// time.
+/// Runs without a failure after which a case counts as one that does not fail. The timing of
+/// threads differs from run to run.
 const ATTEMPTS: usize = 3;
 
 struct Reducer<'a> {
@@ -21,7 +21,7 @@ struct Reducer<'a> {
     until: Instant,
 }
 
-/// Shrinks the case, for at most `limit`.
+/// Shrinks the case, for at most `time`.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 pub(super) fn shrink(
     case: Case,
@@ -165,9 +165,10 @@ mod tests {
         assert_eq!(readable("Write([Delete(2, [99])])"), "Write([Delete(2, \"c\")])");
     }
 
-    /// Any part of a list has answers, and the whole list has those of a part that makes sense.
+    /// A script leaves out impossible operations. The possible operations alone give the same
+    /// script.
     #[test]
-    fn parts_of_lists_are_lists() {
+    fn a_script_is_the_same_without_its_impossible_operations() {
         let ops = random(3, 600);
         let all: Vec<usize> = (0..ops.len()).collect();
         let used: Vec<usize> = ops::script(&ops, &all).iter().map(|(index, ..)| *index).collect();

@@ -2,11 +2,11 @@
 //!
 //! In: a seed. Out: the thread that continues. A system may take a thread's processor away in the
 //! middle of its work and give it back thousands of steps later. Other threads then see its work
-//! half done. A random choice at every step lets all threads advance alike, so that none is ever
-//! that late. Here a running thread falls asleep at random, for a number of steps drawn over orders
-//! of magnitude. Each machine draws how often that happens and the longest sleep. At places that
-//! the engine marks by `hesitate` a thread falls asleep half of the time: no other thread may rely
-//! on work that is half done there.
+//! half done. A scheduler that chooses at random at every step lets all threads advance alike: none
+//! is ever that late. With this scheduler a running thread falls asleep at random, for a number of
+//! steps drawn over orders of magnitude. Each machine draws how often that happens and the longest
+//! sleep. At places that the engine marks by `hesitate` a thread falls asleep half of the time: no
+//! other thread may rely on work that is half done there.
 //!
 //! Invariant: while a thread can run, one does. If all are asleep, the one with the earliest end
 //! continues.
@@ -22,7 +22,7 @@ pub(super) struct Delays {
     rng: fastrand::Rng,
     begun: bool,
     step: u64,
-    /// Steps between two falls asleep, on average.
+    /// A running thread falls asleep once in this number of steps, on average.
     seldom: u64,
     /// A sleep is at most two to this power.
     longest: u32,

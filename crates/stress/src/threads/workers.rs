@@ -5,7 +5,7 @@ use super::{Outcome, Shared};
 use esker::internals::base::sync::atomic::Ordering;
 use esker::{CompactRangeOptions, DbIterator, FlushOptions, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 
-/// Snapshots that a reader holds.
+/// Limit of the snapshots that a reader holds, and of its iterators.
 const HELD: usize = 4;
 
 /// Counts up, one batch for each number.

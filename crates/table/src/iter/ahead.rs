@@ -8,7 +8,7 @@ use esker_format::block::cut_run;
 use esker_format::cursor::{DecodeAhead, DecodedRun};
 
 impl TableIter {
-    /// See [`esker_format::cursor::ScanIterator::look_ahead`].
+    /// Implements [`esker_format::cursor::ScanIterator::look_ahead`].
     pub(super) fn decode_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         run.clear();
         // Bytes that form no block were refused when the cursor entered them.
@@ -45,7 +45,7 @@ impl TableIter {
         }
     }
 
-    /// See [`esker_format::cursor::ScanIterator::pass`].
+    /// Implements [`esker_format::cursor::ScanIterator::pass`] for forward runs.
     pub(super) fn pass_forward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         self.cursor.stand_on_entry(run, run.end() - 1);
         let block = self.block.as_ref().and_then(|block| block.key_value().ok());
@@ -60,7 +60,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// See [`esker_format::cursor::ScanIterator::pass`].
+    /// Implements [`esker_format::cursor::ScanIterator::pass`] for backward runs.
     pub(super) fn pass_backward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         if run.first() > 0 {
             // `cut_run` cut off the entry before the run. The cursor continues from that entry.

@@ -17,7 +17,7 @@ fn read(scan: &mut LongScan, scans: &LongScans, blocks: impl Iterator<Item = u64
 }
 
 #[test]
-fn behind_a_quarter_of_the_capacity_blocks_go_by_in_either_direction() {
+fn after_a_quarter_of_the_capacity_blocks_bypass_the_cache_in_either_direction() {
     for backward in [false, true] {
         let (mut scan, scans) = (LongScan::default(), LongScans::default());
         let course = (0..256).map(|i| if backward { 255 - i } else { i });
@@ -51,7 +51,7 @@ fn cached_blocks_count_as_passed_and_not_as_read() {
 }
 
 #[test]
-fn a_scan_of_another_table_begins_anew() {
+fn a_scan_that_jumps_begins_anew() {
     let (mut scan, scans) = (LongScan::default(), LongScans::default());
     assert!(read(&mut scan, &scans, 0..100).contains(&true));
     assert_eq!(scans.0.load(Ordering::Relaxed), 1);
@@ -77,10 +77,10 @@ fn a_long_scan_continues_from_table_to_table() {
 }
 
 #[test]
-fn two_long_scans_of_a_table_read_for_each_other() {
+fn two_long_scans_of_a_table_put_their_blocks_into_the_cache() {
     let (mut one, mut other, scans) = (LongScan::default(), LongScan::default(), LongScans::default());
     assert!(read(&mut one, &scans, 0..100).contains(&true));
-    // It finds what the first has read, and is as far.
+    // `other` finds the blocks that `one` has read, and reaches the same place.
     (0..100).for_each(|number| other.pass(block(number)));
     other.pass(block(100));
     assert!(!other.decide_bypass(BLOCK, &scans, CAPACITY, || CAPACITY));

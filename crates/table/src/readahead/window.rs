@@ -50,8 +50,8 @@ impl Window {
         self.length = 0;
         let read = file.read_at(missing.start, gap)?;
         let is_whole = read == gap.len();
-        // The kept bytes lie behind the missing ones. If the file was cut meanwhile, they are
-        // dropped.
+        // Kept bytes behind a gap are dropped if the gap was not read in full: the file may have
+        // been cut meanwhile.
         let behind = if is_whole && kept.start >= missing.end { kept.end - kept.start } else { 0 };
         self.length = before + read + behind as usize;
         Ok(())

@@ -27,14 +27,14 @@ pub(super) struct WaitingBlocks {
     /// 0: no limit.
     most_bytes: u64,
     charge: BuildingCharge,
-    /// A strict limit of the block cache had no room for the last block.
+    /// Whether a strict limit of the block cache had no room for the last block.
     is_refused: bool,
 }
 
 impl WaitingBlocks {
-    /// `None`: this table has no dictionary.
+    /// No waiting blocks yet; `None` if the table has no dictionary.
     /// # Errors
-    /// None: see [`BuildingCharge::new`].
+    /// None: a charge of 0 bytes always fits.
     pub(super) fn new(options: &TableBuilderOptions) -> Result<Option<WaitingBlocks>> {
         let opts = &options.compression_opts;
         let wanted = opts.max_dict_bytes > 0 && options.compression.has_dictionaries();
@@ -68,7 +68,7 @@ impl WaitingBlocks {
         self.bytes
     }
 
-    /// Samples of `most` bytes from blocks all over the table, and the length of each.
+    /// Samples from blocks all over the table, in total at most `most` bytes, and their lengths.
     pub(super) fn samples(&self, most: usize) -> (Vec<u8>, Vec<usize>) {
         let count = self.blocks.len();
         let (mut samples, mut sizes) = (Vec::new(), Vec::new());

@@ -132,7 +132,7 @@ impl TableIndex {
     }
 }
 
-/// Since format version 3 index keys may be bare user keys.
+/// Whether index keys may be bare user keys: since format version 3.
 pub(super) fn allows_user_keys(options: &TableBuilderOptions) -> bool {
     options.table_options.format_version >= 3
 }

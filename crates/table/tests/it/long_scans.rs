@@ -39,9 +39,9 @@ fn blocks_read(table: &Arc<TableReader>, most: usize, mut each: impl FnMut(&dyn 
     PerfContext::current().block_read_count - before
 }
 
-/// A scan leaves the blocks in the cache that it put there; the rest bypassed the cache.
+/// The blocks that a scan put into the cache stay there; the rest bypassed the cache.
 #[test]
-fn the_next_scan_of_a_large_table_finds_what_the_cache_could_keep() {
+fn the_next_scan_of_a_large_table_finds_the_blocks_that_the_cache_kept() {
     for cache_type in TYPES {
         let (table, cache) = table(cache_type, 8 * CAPACITY);
         let all = blocks_read(&table, usize::MAX, |_| assert!(cache.usage() <= CAPACITY + 5000));
@@ -54,7 +54,8 @@ fn the_next_scan_of_a_large_table_finds_what_the_cache_could_keep() {
     }
 }
 
-/// A table that fits is in the cache after a few scans, with any content before.
+/// Most of a table that fits is in the cache after seven scans, although blocks of another table
+/// filled the cache before.
 #[test]
 fn a_table_that_fits_comes_in_quarter_by_quarter() {
     let (large, cache) = table(CacheType::AutoHyperClock, 8 * CAPACITY);
@@ -69,9 +70,9 @@ fn a_table_that_fits_comes_in_quarter_by_quarter() {
     assert!(reads[7] <= reads[0] / 8, "{reads:?}");
 }
 
-/// A block that bypasses the cache is charged to it while it is held.
+/// The cache is charged for a block that bypasses it, for as long as the block is pinned.
 #[test]
-fn blocks_that_go_by_are_charged_as_long_as_they_are_pinned() {
+fn blocks_that_bypass_the_cache_are_charged_as_long_as_they_are_pinned() {
     for cache_type in TYPES {
         let (table, cache) = table(cache_type, 8 * CAPACITY);
         let (mut pins, mut expected, mut pinned_bytes) = (Vec::new(), Vec::new(), 0);

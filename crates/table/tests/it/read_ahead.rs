@@ -94,7 +94,7 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     let reader = TableReader::open(file.clone(), options).unwrap();
     let rows_of_a_block = entries.len() / reader.properties().num_data_blocks as usize;
     let mut places = Rng::new(5);
-    // Number and bytes of the reads of one seek and its steps over this many blocks.
+    // Number of reads, and their bytes, for a seek and steps over `blocks` blocks.
     let mut reads_of = |blocks: usize, forward: bool| {
         let mut iter = reader.iter(TableReadOptions::default());
         file.1.lock().unwrap().clear();
@@ -213,7 +213,7 @@ fn a_seek_beyond_the_bounds_looks_at_no_block() {
 }
 
 #[test]
-fn an_upper_bound_stops_at_the_block() {
+fn an_upper_bound_ends_a_scan_at_the_end_of_its_block() {
     let entries = sample_entries(&mut Rng::new(5), 5000, 60);
     let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
     let file = Arc::new(Counting(memory_file(&bytes), Default::default()));

@@ -85,7 +85,7 @@ fn forgetting_is_not_seen() {
 /// A read panics even if the model has no change of its key left.
 #[test]
 #[should_panic(expected = "history below 3 was forgotten")]
-fn reads_below_the_forgotten_history_panic() {
+fn reads_of_forgotten_history_panic() {
     let mut m = Model::new();
     m.put(b"a", b"1");
     m.delete(b"a");

@@ -64,7 +64,7 @@ fn locks_that_are_released_in_any_order_leave_the_others_held() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn more_locks_than_a_thread_can_note_panic_before_one_is_forgotten() {
+fn a_lock_beyond_the_most_that_a_thread_can_record_panics() {
     let locks: Vec<_> = (0..=held::MOST).map(|_| RankedMutex::new(LOW, ())).collect();
     let (last, others) = locks.split_last().unwrap();
     let guards: Vec<_> = others.iter().map(|lock| lock.try_lock().unwrap()).collect();
@@ -87,7 +87,7 @@ fn sleeping_with_a_higher_lock_panics() {
 }
 
 #[test]
-fn unlocked_lets_others_in_and_checks_again() {
+fn unlocked_releases_the_lock_and_takes_it_again() {
     let (low, high) = (RankedMutex::new(LOW, 0), RankedMutex::new(HIGH, 0));
     let mut guard = high.lock();
     guard.unlocked(|| {
@@ -104,7 +104,7 @@ fn unlocked_lets_others_in_and_checks_again() {
 }
 
 #[test]
-fn waiting_ends_when_notified_or_in_time() {
+fn a_wait_ends_at_a_notification_or_at_its_timeout() {
     let shared = Arc::new((RankedMutex::new(LOW, false), RankedCondvar::new()));
     let mut guard = shared.0.lock();
     assert!(shared.1.wait_timeout(&mut guard, Duration::from_millis(1)));

@@ -1,11 +1,11 @@
-//! `best_efforts_recovery`: puts the newest state of the database in force whose files are all
-//! there, before the database is opened.
+//! `best_efforts_recovery`: before the database is opened, takes it back to the newest state that
+//! has all its files.
 //!
 //! Invariants
 //!  1. A directory that opens without the option opens the same with it, WALs included.
 //!  2. If files are missing, no WAL is replayed, now or later: its writes may be newer than lost
 //!     ones. WALs, tables and blob files that the state does not have go to `lost` before CURRENT
-//!     changes. A crash in between leaves a directory from which the same state comes again.
+//!     changes. After a crash in between, the next recovery finds the same state.
 
 use super::{Opening, family_not_found};
 use crate::files::{is_data_file, move_to_lost, names_if_there};
@@ -17,12 +17,12 @@ use esker_format::file_name::{FileType, parse_file_name};
 use std::path::{Path, PathBuf};
 
 impl Opening {
-    /// Puts the newest state in force whose files are all there. Does nothing without the option,
-    /// or if no MANIFEST is there.
+    /// Puts in force the newest state that has all its files. Does nothing without the option, or
+    /// if there is no MANIFEST.
     /// # Errors
     /// `InvalidArgument`: the families do not fit the database, or it exists and `error_if_exists`
-    /// is on; nothing was changed · `Corruption`: no MANIFEST can be read, or `lost` has a file of
-    /// that name already · `IoError`.
+    /// is on; nothing was changed · `Corruption`: no MANIFEST can be read, or `lost` already has a
+    /// file with the name of a file to move · `IoError`.
     pub(super) fn settle_for_best_state(&self) -> Result<()> {
         let DbOptions { best_efforts_recovery, error_if_exists, env, .. } = &self.options;
         if !best_efforts_recovery {

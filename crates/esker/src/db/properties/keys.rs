@@ -1,10 +1,11 @@
 //! `rocksdb.estimate-num-keys`: how many keys a family has, from counts that its memtables and
 //! tables keep.
 //!
-//! In: a super version. Out: entries, less two for each point deletion (itself and a key), less
-//! what range tombstones cover in older memtables and files. Overwritten keys count once for each
-//! version. A memtable's own tombstones do not count against it: no count says which of its entries
-//! are older. Source: RocksDB `HandleEstimateNumKeys`, which leaves range tombstones out.
+//! In: a super version. Out: entries, less two for each point deletion (itself and a key), less the
+//! entries that range tombstones of newer memtables or files cover. Overwritten keys count once for
+//! each version. Range tombstones do not count against their own memtable or file: no count says
+//! which of its entries are older. Source: RocksDB `HandleEstimateNumKeys`, which leaves range
+//! tombstones out.
 //!
 //! Cost: one visit of each memtable and file; O(log n) for each of n range tombstones; for a file
 //! that tombstones cover in part, at most [`MOST_SAMPLES`] pairs of index lookups.
@@ -22,8 +23,8 @@ use std::collections::BTreeMap;
 /// Covered ranges that are measured in one memtable or file, as a sample of all.
 const MOST_SAMPLES: usize = 32;
 
-/// The approximate number of keys of the family. Opens tables that are not open yet; one that
-/// cannot be opened is not counted.
+/// The approximate number of keys of the family. Opens a table if its known properties do not
+/// suffice. Does not count a table whose properties cannot be read.
 pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
     let super_version = cf.super_version.load_full();
     let has_timestamps = cf.icmp.timestamp_size() > 0;
@@ -52,7 +53,7 @@ pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
     keys.max(0.0).round() as u64
 }
 
-/// The range tombstones of a file. Opens the table if its properties have not been read yet.
+/// The range tombstones of a file. Opens the table unless its known properties exclude them.
 fn tombstones_of(cf: &ColumnFamily, file: &FileMeta) -> Option<Arc<FragmentedRangeTombstones>> {
     if !file.may_have_range_deletions() {
         return None;

@@ -15,7 +15,7 @@ fn on(fs: &CrashFs) -> Options {
     options
 }
 
-/// A database whose transactions spill each write with the next one.
+/// A database whose transactions spill each write before the next one.
 fn open_spilling(options: &Options) -> TransactionDb {
     let txn_options = TransactionDbOptions {
         write_policy: WritePolicy::WriteUnprepared,
@@ -54,7 +54,8 @@ fn a_repair_gives_different_numbers_to_keys_that_the_comparator_takes_for_equal(
     assert_eq!([value("k1"), value("k2"), value("k3")], [&b"2"[..], b"2", b"behind"]);
 }
 
-/// The memtable is full before the transaction ends, whose ops are older than others in it.
+/// The repair's memtable is full before the WAL shows the transaction's end. The memtable then has
+/// operations of the transaction, and newer writes of others.
 #[test]
 fn a_repair_keeps_writes_that_are_newer_than_ops_of_a_transaction_that_ends_later() {
     for commits in [true, false] {

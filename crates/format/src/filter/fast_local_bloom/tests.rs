@@ -7,7 +7,7 @@ fn hashes(n: u32) -> Vec<u64> {
 }
 
 #[test]
-fn vector_of_three_keys() {
+fn three_keys_give_the_expected_filter() {
     let hashes: Vec<u64> = ["a", "abc", "key0001"].map(|k| key_hash(k.as_bytes())).to_vec();
     let hex = "0200000000010400000000000040000002000000000000100000000004000040\
                2000020102000000000000000000000000000020800040000400010000002000\

@@ -68,7 +68,7 @@ impl Worker<'_> {
         self.settle(number, family, &[key], deleted)
     }
 
-    /// Deletes a range between keys that are put once.
+    /// Deletes a range that contains no key that is put once.
     pub(super) fn delete_range(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
         let first = self.key();
         let last = (first + 1..(first + MANY).min(self.run.flags.max_key)).find(|key| self.is_put_once(*key));

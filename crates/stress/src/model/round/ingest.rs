@@ -37,7 +37,7 @@ impl Round {
         families.truncate(if self.rng.bool() { 1 } else { self.rng.usize(1..=MOST_FAMILIES) });
         let files = self.write_files(&families)?;
         let mut options = self.ingest_options();
-        // Two files that keep their numbers, here 0, must not have one key with the same number.
+        // Files that keep their sequence numbers, here 0, must not share a key.
         options.allow_db_generated_files &= files.paths.iter().all(|(_, paths)| paths.len() == 1);
         let text = format!("ingest {:?} with {options:?}", files.writes);
         let done = self.take_in(&files, &options);
@@ -66,8 +66,8 @@ impl Round {
         self.note(Event::Other(text));
         let keeps_numbers = !options.allow_global_seqno || options.allow_db_generated_files;
         if keeps_numbers && !options.snapshot_consistency {
-            // The files have no sequence number of their own, so earlier iterators and snapshots
-            // may see them.
+            // The files get no new sequence number, so earlier iterators and snapshots may see
+            // them.
             self.cursors.retain(|cursor| !families.contains(&cursor.family));
             for family in families {
                 self.forget_snapshots_of(family);
@@ -113,8 +113,8 @@ impl Round {
         Ok(files)
     }
 
-    /// Ingests the files by one call, or by a handle for each family. A handle is committed with
-    /// the others or given up.
+    /// Ingests the files by one call, or by a handle for each family. One handle for all files may
+    /// first be prepared and given up.
     fn take_in(&mut self, files: &Files, options: &IngestExternalFileOptions) -> esker::Result<()> {
         let (at_once, gives_up) = (self.rng.bool(), self.rng.u8(..4) == 0);
         let arg = |(family, paths): &(usize, Vec<PathBuf>)| {
@@ -148,8 +148,9 @@ impl Round {
         self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
     }
 
-    /// Ingests a file without a sequence number into an empty family. With a fresh snapshot and an
-    /// iterator the call is refused; without them it succeeds.
+    /// Ingests a file without a sequence number into an empty family, beside an iterator and
+    /// perhaps a fresh snapshot. They must not see the file, whether the call is refused or not. A
+    /// second call with no reader open succeeds.
     pub(super) fn ingest_into_empty(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
         self.renew_families(&[family], false)?;

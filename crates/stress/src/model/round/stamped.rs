@@ -1,7 +1,7 @@
 //! Families whose keys have timestamps: writes at ascending timestamps, reads at any readable one.
 //!
-//! In: calls and compactions that raise `full_history_ts_low`. Out: reads, which are refused before
-//! that timestamp and right from it on.
+//! In: calls and compactions that raise `full_history_ts_low`. Out: reads. Reads before that
+//! timestamp are refused; all others are right.
 
 use super::{Done, Event, ModelWrite, Round, refused};
 use crate::model::state::ModelState;
@@ -64,7 +64,7 @@ impl Round {
         }
     }
 
-    /// Options of a read at timestamp `time`, if keys of the family have some.
+    /// Options of a read: at timestamp `time`, if keys of the family have timestamps.
     pub(super) fn reading_at(&self, family: usize, time: u64) -> ReadOptions {
         let timestamp = self.specs[family].stamps.map(|stamps| stamps.timestamp(time));
         ReadOptions { timestamp, ..ReadOptions::default() }

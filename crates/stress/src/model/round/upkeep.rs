@@ -55,7 +55,7 @@ impl Round {
         PathBuf::from(format!("/{what}-{}", self.operation))
     }
 
-    /// Options of the database, for an opener beside it.
+    /// Options of the database and one family, for copies and external files.
     pub(super) fn options_beside(&self, family: usize) -> Options {
         let db = DbOptions { statistics: None, create_if_missing: false, ..self.settings.db.clone() };
         Options { db, cf: self.settings.families[family].clone() }
@@ -135,7 +135,7 @@ impl Round {
         self.check_options(family, &changes)?;
         let bad = [changes[0], ("write_buffer_size", "many")];
         if before.text_of(changes[0].0).as_deref() != Some(changes[0].1) && self.rng.bool() {
-            // Sets it back, for a call that is refused as a whole.
+            // Sets the option back, then checks that a call with a bad value sets nothing.
             let text = before.text_of(changes[0].0).expect("the option has a text form");
             let back = [(changes[0].0, text.as_str())];
             let done = self.db().set_options(&self.handles[family], &back);
@@ -161,7 +161,7 @@ impl Round {
         chosen.into_iter().map(change).collect()
     }
 
-    /// Checks that these options are in force, and that the newest OPTIONS file has them.
+    /// Checks that these options are in force, and that the newest OPTIONS file has the first.
     fn check_options(&mut self, family: usize, expected: &[(&str, &str)]) -> Done {
         let name = self.specs[family].name;
         let in_force = self.db().options_cf(&self.handles[family]);
