@@ -348,7 +348,7 @@ impl Engine {
         let hides = |commits: &CommitTable| {
             commits.may_hide(smallest, largest, &self.snapshots, self.visible_sequence())
         };
-        if self.commits.as_ref().is_some_and(|commits| hides(commits)) {
+        if self.commits.as_ref().is_some_and(hides) {
             return Err(Error::try_again(
                 "the table's sequence numbers are those of a transaction that has not ended, or that a snapshot \
                  does not see: end the transaction, or release the snapshot",
