@@ -1,8 +1,8 @@
 //! The interface between benchmarks and engines. The same loops drive Esker, another engine, or an
 //! engine that does nothing.
 //!
-//! Options and errors are Esker's types, with RocksDB's names. Another engine translates options
-//! once, at open. Each loop is compiled for one engine, without virtual calls.
+//! Options and errors are Esker's types, with RocksDB's names. Another engine translates them. Each
+//! loop is compiled for one engine, without virtual calls.
 
 mod esker;
 mod noop;

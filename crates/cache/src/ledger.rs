@@ -17,8 +17,8 @@ use crossbeam_utils::CachePadded;
 use esker_base::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use esker_base::sync::thread_number;
 
-/// A thread's share of the counts by role. Threads share a share if there are more than
-/// `MAX_SHARES`. A share may be negative; the sum is not.
+/// A thread's share of the counts by role. Several threads may use one share. A share may be
+/// negative; the sum is not.
 #[derive(Debug)]
 struct Share {
     entries: [AtomicIsize; Role::COUNT],
@@ -100,7 +100,7 @@ impl Ledger {
         self.now.deferred_free.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// Waiting bytes of whole values, and of entries without theirs.
+    /// Bytes that wait for guards: of entries with their values, and of entries without.
     pub(crate) fn deferred_parts(&self) -> [usize; 2] {
         [0, 1].map(|part: usize| self.now.deferred_free[part].load(Ordering::Relaxed))
     }
@@ -185,7 +185,7 @@ impl Ledger {
         self.uncharge(charge);
     }
 
-    /// Releases several charges. REQUIRES: a guard, open since before those entries became
+    /// Releases several charges. REQUIRES: a guard, open since before the tally's entries became
     /// unreachable.
     pub(crate) fn settle(&self, tally: &ChargeTally) {
         if tally.entries > 0 {
@@ -225,7 +225,7 @@ impl Ledger {
         share.bytes[role as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The counts now. While others count, a sum lies between before and after.
+    /// The counts now. Updates by other threads may be counted in part.
     pub(crate) fn role_stats(&self) -> RoleStats {
         let mut stats = RoleStats::default();
         for role in Role::ALL {

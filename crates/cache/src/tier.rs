@@ -71,7 +71,7 @@ pub enum FoundIn {
 pub struct TierHit {
     /// The value's role.
     pub role: Role,
-    /// The bytes as they were inserted.
+    /// The value's bytes, without compression.
     pub bytes: Buffer,
     /// Whether the tier keeps its copy as before. If not, the copy is gone, or the first to go.
     pub is_kept: bool,
@@ -136,8 +136,8 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
     /// Offers a value that the caller keeps, in the compressed form that its source has. The tier
-    /// stores the form, as the first to go, if its own form is of the same kind, and if it
-    /// remembers the key or `is_forced`. RocksDB: `InsertSaved`.
+    /// stores this form only if its own codec is of the same kind. The tier must also remember the
+    /// key, unless `is_forced`. The stored copy is the first to go. RocksDB: `InsertSaved`.
     fn insert_stored(&self, _key: &CacheKey, _stored: Saved<'_>, _is_forced: bool) -> Admission {
         Admission::Refused
     }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_each_release_are_distinct_or_gone() {
+    fn at_most_three_numbers_of_a_release_repeat() {
         for (release, name) in RELEASES.iter().enumerate() {
             for kind in StatisticKind::ALL {
                 let mut numbers: Vec<u32> = statistics_numbers(release, kind).into_iter().flatten().collect();

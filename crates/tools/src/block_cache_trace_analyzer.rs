@@ -1,11 +1,11 @@
-//! `esker block_cache_trace_analyzer`: who reads which blocks, and how often caches of other sizes
-//! and kinds would miss, from one trace of the block cache.
+//! `esker block_cache_trace_analyzer`: counts the accesses in a trace of the block cache by caller
+//! and kind of block, and the misses of simulated caches.
 //!
 //! In: a trace that Esker or RocksDB has written, and a file of caches to simulate. Out: sums on
 //! standard output, and the file `SECONDS_ACCESSES_mrc` with miss ratios, in RocksDB's forms.
 //!
-//! The simulated caches are Esker's own, with values of no bytes that are charged the bytes of
-//! their blocks. Cost: about 100 bytes for each block in each simulated cache; without `--mrc_only`
+//! The simulated caches are Esker's own. Their values are empty; the charge of each is the size of
+//! its block. Cost: about 100 bytes for each block in each simulated cache; without `--mrc_only`
 //! also for each block of the trace.
 
 mod accesses;
@@ -29,11 +29,11 @@ pub(crate) struct CacheAnalyzerOptions {
     /// The trace
     #[arg(long)]
     block_cache_trace_path: PathBuf,
-    /// File of caches to simulate, a line each: NAME,SHARD_BITS,GHOST_BYTES,BYTES[,BYTES…]; names:
-    /// lru, lru_priority, hyper_clock, each also with ghost_ before it
+    /// File of caches to simulate. Lines are NAME,SHARD_BITS,GHOST_BYTES,BYTES[,BYTES…], with a
+    /// cache for each BYTES. Names: lru, lru_priority, hyper_clock, each also with ghost_ before it
     #[arg(long)]
     block_cache_sim_config_path: Option<PathBuf>,
-    /// Directory for the file of miss ratios, which exists
+    /// Existing directory for the file of miss ratios
     #[arg(long)]
     block_cache_analysis_result_dir: Option<PathBuf>,
     /// The trace has one of N blocks: simulated caches have an Nth of their size
@@ -45,7 +45,7 @@ pub(crate) struct CacheAnalyzerOptions {
     /// Only simulate caches
     #[arg(long)]
     mrc_only: bool,
-    /// Print how many blocks have so many accesses, by kind of block
+    /// Print the distribution of accesses per block, by kind of block
     #[arg(long)]
     print_access_count_stats: bool,
     /// Print the sizes of blocks, by kind of block

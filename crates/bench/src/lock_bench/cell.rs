@@ -1,4 +1,4 @@
-//! One measurement: threads use a lock manager of their own for a given time.
+//! One measurement: threads share a new lock manager for a given time.
 
 use super::{LockBenchOptions, workload::LockBenchRequest, workload::LockWorkload};
 use esker::Result;
@@ -68,8 +68,7 @@ pub(super) fn write_key(key: &mut [u8], n: u64) {
     key[..8].copy_from_slice(&n.to_be_bytes());
 }
 
-/// A generator of numbers below a bound: SplitMix64. Its state starts from the mixed seed. With
-/// unmixed neighbouring seeds, threads would draw the same numbers one step apart.
+/// A generator of numbers below a bound: SplitMix64. Its state starts from the mixed seed.
 pub(super) fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = mixed(seed);
     move |bound| {
@@ -149,7 +148,7 @@ impl LockBenchCell<'_> {
                     write_key(&mut right, request.first + request.count - 1);
                     locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), request.mode)
                 };
-                // A transaction begins again if its wait failed.
+                // A failed wait ends the transaction.
                 if result.is_err() {
                     break;
                 }

@@ -115,7 +115,7 @@ impl<E: BenchEngine> Worker<'_, E> {
         Ok(())
     }
 
-    /// The iterator's bounds for a scan that begins at key `position`.
+    /// Sets the iterator's bounds for a scan that begins at key `position`.
     fn set_bounds(&self, options: &mut ReadOptions, position: u64, key: &[u8]) {
         let (flags, count) = (self.flags, self.key_count());
         let distance = non_negative(flags.max_scan_distance);

@@ -20,7 +20,7 @@ fn cache_types_have_rocksdbs_names() {
 }
 
 #[test]
-fn there_is_room_for_nothing_in_a_full_cache_with_a_strict_limit() {
+fn a_charge_of_zero_bytes_fits_into_a_full_cache_with_a_strict_limit() {
     for cache_type in
         [CacheType::Lru, CacheType::FixedHyperClock { estimated_entry_charge: 64 }, CacheType::AutoHyperClock]
     {
@@ -37,7 +37,7 @@ fn there_is_room_for_nothing_in_a_full_cache_with_a_strict_limit() {
         assert!(cache.usage() > cache.capacity(), "{}", cache_type.name());
         let mut reservation = cache.reserve(Role::WriteBuffer, 0).unwrap();
         assert!(reservation.resize(1).is_err() && reservation.resize(0).is_ok());
-        // A cache that is charged to it, too.
+        // A second cache can be charged to the full cache, too.
         let other: Cache<u8> = Cache::new(&CacheOptions::with_capacity(64 << 10)).unwrap();
         other.charge_usage_to(&cache, Role::BlobCache);
         drop(held);

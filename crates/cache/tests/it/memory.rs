@@ -93,7 +93,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
     most
 }
 
-/// All living values count, evicted or not. They may exceed the capacity by 3 %, and by one value
+/// All living values count, evicted or not. They may exceed the capacity by 3 %, and by two values
 /// for each reader.
 #[test]
 fn memory_held_up_by_slow_readers_is_bounded() {

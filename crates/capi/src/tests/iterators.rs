@@ -95,7 +95,7 @@ fn a_move_that_panics_makes_the_iterator_invalid_with_an_error() {
 }
 
 #[test]
-fn pinned_values_keep_their_bytes_whatever_handles_are_destroyed_between() {
+fn pinned_values_keep_their_bytes_after_a_handle_is_destroyed_twice() {
     let dir = esker_testkit::TempDir::new("capi-pinned");
     // SAFETY: the objects are created here. One handle is destroyed twice in a row. The library
     // tolerates this if the thread does not get another handle in between.

@@ -27,14 +27,15 @@ struct Simulated {
     bytes: u64,
     has_priorities: bool,
     cache: Cache<()>,
-    /// The keys that were missed of late: only a second miss admits a block.
+    /// The keys of recent accesses. A missed block enters `cache` only if its key is here.
     ghost: Option<Cache<()>>,
     accesses: u64,
     misses: u64,
 }
 
 impl Simulation {
-    /// Makes the caches of a configuration, a line each; `file` names it in errors.
+    /// Makes the caches of a configuration: one for each size on each line. `file` is the name of
+    /// the configuration in errors.
     /// # Errors
     /// The line that is no cache.
     pub(super) fn parse(
@@ -83,7 +84,7 @@ impl Simulation {
         self.caches.iter_mut().for_each(|cache| cache.access(&key, access));
     }
 
-    /// A line with the miss ratio of each cache, in percent.
+    /// A header, and a line for each cache with its miss ratio in percent.
     pub(super) fn miss_ratios(&self) -> String {
         let mut text =
             "cache_name,num_shard_bits,ghost_capacity,capacity,miss_ratio,total_accesses\n".to_owned();
@@ -176,7 +177,7 @@ impl Simulated {
     }
 }
 
-/// Whether a ghost cache knows the key; it knows it from now on.
+/// Whether a ghost cache knows the key. Records the key in the ghost cache.
 fn admits(ghost: &Cache<()>, key: &CacheKey, access: &BlockAccess<'_>) -> bool {
     if ghost.lookup(key).is_some() {
         return true;
@@ -207,10 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_counted_by_hand() {
+    fn miss_ratios_equal_those_counted_by_hand() {
         let config = "lru,0,0,250,1000\nghost_lru,0,1000,1000\nhyper_clock,0,0,1M\n";
         let mut simulation = Simulation::parse(config, "caches", 1, 0).unwrap();
-        // Three blocks in turn: an LRU cache of two misses always, a larger one three times.
+        // Three blocks in turn: an LRU cache for two blocks always misses. A larger one misses
+        // three times.
         for _ in 0..4 {
             [b"a", b"b", b"c"].iter().for_each(|key| simulation.access(&access(*key)));
         }

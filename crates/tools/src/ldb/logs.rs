@@ -1,4 +1,5 @@
-//! Commands on single log files, without a database: dump_wal, manifest_dump.
+//! Commands on single log files, without an open database: dump_wal, manifest_dump,
+//! file_checksum_dump.
 
 use super::session::db_path;
 use super::{Common, Out};
@@ -39,7 +40,7 @@ pub(super) struct DumpWalOptions {
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct ManifestDumpOptions {
-    /// Path of a MANIFEST file; default: the current MANIFEST of the database in --db
+    /// Path of a MANIFEST file; default: the only MANIFEST of the database in --db
     #[arg(long)]
     path: Option<PathBuf>,
     /// Print each version edit, too

@@ -31,7 +31,7 @@ pub(super) struct TimeFlags {
 pub(super) struct Times {
     /// Whether the command prints times.
     pub(super) are_printed: bool,
-    /// The first time, and the time before which the last must lie.
+    /// The times from the start up to, not including, the end.
     pub(super) range: Range<i32>,
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_all_times_has_each_of_them_in_its_bucket() {
+    fn each_time_of_the_largest_range_has_its_bucket() {
         let mut buckets = Buckets::new(&times(i32::MIN..i32::MAX), 1 << 30).unwrap();
         for time in [i32::MIN, -1, 0, i32::MAX - 1] {
             buckets.count(time);

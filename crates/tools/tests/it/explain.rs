@@ -27,7 +27,7 @@ fn reads_are_explained_for_people_and_programs() {
 }
 
 #[test]
-fn flags_may_come_behind_what_is_read_in_both_spellings() {
+fn flags_may_come_before_or_after_the_operation_in_both_spellings() {
     let temp = TempDir::new("tools-explain-flags");
     let db = temp.join("db");
     ldb(&db, &["--create_if_missing", "batchput", "a", "1"]).ok();
@@ -42,7 +42,7 @@ fn flags_may_come_behind_what_is_read_in_both_spellings() {
 }
 
 #[test]
-fn a_read_that_ends_in_an_error_ends_the_program_with_one() {
+fn a_failed_read_fails_the_program() {
     let temp = TempDir::new("tools-explain-corruption");
     let db = sample(&temp);
     let dir = db.to_str().unwrap();

@@ -94,7 +94,7 @@ fn a_change_that_the_open_refuses_is_taken_back() {
 }
 
 #[test]
-fn a_removed_table_takes_its_entries_along_even_if_it_is_missing() {
+fn a_table_without_a_file_can_be_removed_with_its_entries() {
     let temp = TempDir::new("ldb-remove");
     let db = two_levels(&temp);
     let newer = files(&db, ".sst").pop().unwrap();

@@ -1,4 +1,4 @@
-//! `esker sst_dump` alone.
+//! Tests `esker sst_dump` without RocksDB's tool.
 
 use crate::run::{copy, esker, files, flip, golden, sample};
 use esker_testkit::TempDir;

@@ -45,7 +45,7 @@ fn charge_often(cache: &ClockCache<u64>, times: usize) -> usize {
 }
 
 #[test]
-fn a_full_table_without_entries_is_hardly_searched() {
+fn a_full_cache_without_entries_is_hardly_searched() {
     for is_strict in [false, true] {
         let cache = cache(10_000, 1, is_strict);
         drop(put(&cache, 1, 10));
@@ -107,7 +107,7 @@ fn a_strict_limit_looks_at_all_before_it_refuses_and_once_is_enough() {
 /// After a charge that evicted nothing, later charges may miss entries that became free. They find
 /// these once the hand has passed all buckets.
 #[test]
-fn random_charges_find_what_may_go_and_search_little_otherwise() {
+fn random_charges_find_free_entries_and_search_little_otherwise() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let capacity = rng.between(100, 5000) as usize;
@@ -129,7 +129,7 @@ fn random_charges_find_what_may_go_and_search_little_otherwise() {
                     if rng.below(3) == 0 {
                         held.push(handle);
                     } else {
-                        // These entries became free in this step.
+                        // The new entry became free in this step.
                         let_go = 1;
                     }
                 }
