@@ -4,7 +4,7 @@
 use crate::flags::Flags;
 use crate::random::{Random, Random64};
 
-/// Bytes of the text, unless a value is longer. The text is longer than the window of a compressor.
+/// Bytes of the text, unless a value is longer. The text is longer than zlib's window of 32 KiB.
 const TEXT_BYTES: usize = 1 << 20;
 /// Bytes of a piece: random bytes, repeated until the piece is full.
 const PIECE_BYTES: usize = 100;

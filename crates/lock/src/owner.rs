@@ -127,8 +127,8 @@ impl LockOwner {
         self.state.store(ACTIVE, Ordering::Release);
     }
 
-    /// Whether other lockers may steal the owner's locks at the time `now`. Calls `now` only if the
-    /// owner can expire.
+    /// Whether other lockers may steal the owner's locks at the time `now`. If so, sets the state
+    /// to Stolen. Calls `now` only if the owner is active and can expire.
     pub(crate) fn is_stealable(&self, now: impl FnOnce() -> u64) -> bool {
         let at = self.expires_at();
         if at == NEVER {

@@ -53,7 +53,7 @@ fn apply(slf: &Bound<'_, PyWriter>, options: &WriteOptions, change: Change<'_>) 
     }
 }
 
-/// The value of `key`. In a transaction the key is locked, for a write that follows.
+/// The value of `key`. A transaction locks or tracks the key, for a write that follows.
 fn value_for_update<'py>(slf: &Bound<'py, PyWriter>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let reader = slf.as_super().get();
     let View::Transaction(cell) = &reader.view else { return reader.value(slf.py(), key) };

@@ -24,7 +24,7 @@ pub(crate) struct LockBenchArguments {
     /// Bytes of each key
     #[arg(long, default_value_t = 16)]
     key_size: usize,
-    /// Number of keys that separate leaves at the start
+    /// Number of boundaries between the leaves of a range family at the start
     #[arg(long, default_value_t = 63)]
     boundaries: usize,
     /// Measure transactions that put and commit, on a database in memory

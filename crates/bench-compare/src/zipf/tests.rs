@@ -8,7 +8,7 @@ fn zeta_is_the_published_sum() {
     assert!((zeta(2, THETA) - (1.0 + 0.5_f64.powf(0.99))).abs() < 1e-12);
     assert!((zeta(100, 0.99) - 5.294_568_831).abs() < 1e-8, "{}", zeta(100, 0.99));
     // Adding up ten billion terms takes a minute. The formula of Euler and Maclaurin gives the sum
-    // behind the first million: integral + half the last terms + first correction.
+    // behind the first million: integral + half the difference of the end terms + first correction.
     let (m, n, t) = (1e6_f64, 1e10_f64, 0.99_f64);
     let integral = (n.powf(1.0 - t) - m.powf(1.0 - t)) / (1.0 - t);
     let ends = (n.powf(-t) - m.powf(-t)) / 2.0;

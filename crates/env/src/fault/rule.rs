@@ -17,8 +17,8 @@ pub(super) enum Action {
     Skip,
 }
 
-/// A rule that makes operations of certain kinds on certain files fail, from the n-th on. By
-/// default it hits the first operation, once, on any file, with `IoError` (EIO), not retryable.
+/// A rule that injects faults into operations of certain kinds on certain files, from the n-th on.
+/// By default it hits the first operation, once, on any file, with `IoError` (EIO), not retryable.
 #[derive(Clone)]
 pub struct FaultRule {
     kinds: u32,

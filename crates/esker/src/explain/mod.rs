@@ -57,9 +57,9 @@ pub(crate) struct Explainer<'e> {
 impl<'e> Explainer<'e> {
     /// Begins an explanation.
     /// # Errors
-    /// `NotSupported` for families with user-defined timestamps and for databases with the write
-    /// policy `WritePrepared` · `InvalidArgument` for a family or
-    /// a snapshot of another database.
+    /// `NotSupported` for timestamps, for the write policies `WritePrepared` and `WriteUnprepared`,
+    /// and in a forked child · `InvalidArgument` for a family or a snapshot of another database ·
+    /// `ShutdownInProgress` after the close.
     pub(crate) fn begin(
         db: &'e DbInner,
         cf: &'e ColumnFamily,

@@ -60,7 +60,7 @@ pub struct StressFlags {
     #[arg(long, default_value = "")]
     pub db_options: String,
 
-    /// Ignored: the operations that the next flags leave over read a key
+    /// Ignored: an operation that none of the next flags takes is a read of a key
     #[arg(long, default_value_t = 25)]
     pub readpercent: u32,
     /// Per cent of the operations that scan a range within bounds

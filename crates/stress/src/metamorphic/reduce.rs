@@ -10,8 +10,8 @@ use super::{Case, MetamorphicFailure};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Runs without a failure after which a case counts as one that does not fail. The timing of
-/// threads differs from run to run.
+/// Number of runs without a failure after which a case counts as one that does not fail. The timing
+/// of threads differs from run to run.
 const ATTEMPTS: usize = 3;
 
 struct Reducer<'a> {

@@ -146,8 +146,8 @@ impl Reader<'_> {
         self.check_iterator()
     }
 
-    /// Checks that an iterator shows the same entries as at its opening. One time in four it then
-    /// refreshes and drops the iterator.
+    /// Checks that an iterator still shows key `a` and the newest log entry of its opening. One
+    /// time in four it then refreshes and drops the iterator.
     fn check_iterator(&mut self) -> Outcome {
         if self.iterators.is_empty() {
             return Ok(());

@@ -39,7 +39,7 @@ fn blocks_read(table: &Arc<TableReader>, most: usize, mut each: impl FnMut(&dyn 
     PerfContext::current().block_read_count - before
 }
 
-/// The blocks that a scan put into the cache stay there; the rest bypassed the cache.
+/// Each later scan finds at least half as many blocks in the cache as the first scan left there.
 #[test]
 fn the_next_scan_of_a_large_table_finds_the_blocks_that_the_cache_kept() {
     for cache_type in TYPES {

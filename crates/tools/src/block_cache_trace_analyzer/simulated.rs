@@ -114,7 +114,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 impl Simulated {
-    /// `None` if no cache has this name.
+    /// Makes a cache of the kind `name`, with `bytes / ratio` bytes. `None` for an unknown kind.
     fn new(
         name: &str,
         shard_bits: i32,

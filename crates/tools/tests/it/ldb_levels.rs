@@ -1,4 +1,4 @@
-//! Commands of `esker ldb` that move, remove or show whole files.
+//! Tests commands of `esker ldb` on whole files, its shell `query`, and `esker blob_dump`.
 
 use crate::run::{copy, files, golden, ldb, ldb_with_input, peer, sample};
 use esker::{Db, Options};

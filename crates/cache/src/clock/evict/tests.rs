@@ -70,7 +70,7 @@ fn held_entries_are_searched_once_not_for_each_charge() {
         let most = (1 + PROBATION_BUCKETS) * MAX_TURNS * length + 1000 * BARREN_BUCKETS;
         let in_all = charge_often(&cache, 1000);
         assert!(in_all <= most, "{in_all} of {most}");
-        // Even if the entries are used all the time, no more buckets are searched.
+        // Lookups of the held entries do not lengthen the searches.
         let mut in_all = 0;
         for i in 0..1000 {
             drop(cache.lookup(&about(i % held_count, 1).key).expect("the entry is held"));

@@ -1,7 +1,7 @@
 //! Ingests external files, beside snapshots and iterators.
 //!
-//! In: calls with random files and options: one or several files, of one or several families, moved
-//! or copied, with or without a sequence number. Out: contents equal to the model's.
+//! In: calls with random files and options: one or several files, of one or several families,
+//! moved, linked or copied, with or without a sequence number. Out: contents equal to the model's.
 //!
 //! Invariants
 //!  1. A refused call has changed nothing.
@@ -18,8 +18,9 @@ use esker::{
 };
 use std::path::{Path, PathBuf};
 
-/// Most families of one call; also the most files of one family.
+/// Most families of one call.
 const MOST_FAMILIES: usize = 3;
+/// Most files of one family.
 const MOST_FILES: usize = 3;
 
 /// The files of a call.
@@ -150,7 +151,7 @@ impl Round {
 
     /// Ingests a file without a sequence number into an empty family, beside an iterator and
     /// perhaps a fresh snapshot. They must not see the file, whether the call is refused or not. A
-    /// second call with no reader open succeeds.
+    /// second call with no reader open succeeds, unless the file overlaps earlier entries.
     pub(super) fn ingest_into_empty(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
         self.renew_families(&[family], false)?;

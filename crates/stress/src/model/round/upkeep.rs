@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //!  1. A call that is refused has changed nothing.
-//!  2. A copy is opened and compared as a whole, then destroyed.
+//!  2. A copy is opened and compared as a whole, then destroyed. A repaired copy whose tables have
+//!     no sure order is only destroyed.
 
 use super::{Done, Event, Opened, OperationKind, PATH, Round, RoundStop, refused};
 use crate::model::cursor::MOST_SKIPPED;
