@@ -28,7 +28,7 @@ const USAGE: &str = "\
 cargo xtask check [--all]      format, tidy, clippy and tests of the crates touched since the branch left main
 cargo xtask test               every fast test of every crate
 cargo xtask long [MINUTES]     all of what follows, mutants and fuzzing, in so many minutes in all (600 if not said)
-cargo xtask long slice         each campaign for half a minute, as a debug build; models compile: seven minutes
+cargo xtask long slice         nine campaigns, half a minute each, as debug builds; models compile: seven minutes
 cargo xtask long crash_test    db_stress in processes that are killed, on a real directory, twenty minutes
 cargo xtask long loom          the memtable, the write queue and the super version's swap in all interleavings
 cargo xtask long caches        the engine's tests on each kind of block cache, one of 64 KiB, and above a tier
