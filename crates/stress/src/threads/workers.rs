@@ -125,7 +125,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// An iterator over all of a writer's keys in the first family, as of now.
+    /// Opens and keeps an iterator over all of a writer's keys in the first family.
     fn open_iterator(&mut self, writer: usize) -> Outcome {
         let done = self.done(writer);
         let options = ReadOptions::new().lower_bound(key(writer, "")).upper_bound(key(writer, "~"));

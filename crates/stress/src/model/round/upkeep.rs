@@ -20,7 +20,7 @@ use esker::{
 use std::path::{Path, PathBuf};
 
 const BACKUPS: &str = "/backups";
-/// Changes of a family's options while it is open, and of the database's.
+/// Options of an open family to change, each with two values.
 const FAMILY_CHANGES: [(&str, [&str; 2]); 7] = [
     ("write_buffer_size", ["65536", "262144"]),
     ("level0_file_num_compaction_trigger", ["2", "6"]),
@@ -30,6 +30,7 @@ const FAMILY_CHANGES: [(&str, [&str; 2]); 7] = [
     ("min_blob_size", ["0", "60"]),
     ("compression", ["kNoCompression", "kLZ4Compression"]),
 ];
+/// Options of the open database to change, each with two values.
 const DB_CHANGES: [(&str, [&str; 2]); 3] = [
     ("max_background_jobs", ["1", "4"]),
     ("max_total_wal_size", ["0", "262144"]),
