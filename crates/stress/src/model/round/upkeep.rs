@@ -87,7 +87,7 @@ impl Round {
         self.verify_scan(family, false, None)
     }
 
-    // ---- files change
+    // ---- files and options change
 
     fn compact_files(&mut self) -> Done {
         let family = self.family();
