@@ -475,6 +475,10 @@ public final class Differential {
                     say(text(iterator.key()));
                     iterator.close();
                 }
+                for (final boolean withEnd : new boolean[] {false, true}) {
+                    db.deleteFilesInRanges(null, Arrays.asList(bytes("x"), null, null, bytes("prefix2")), withEnd);
+                    say("deleted " + (db.get(bytes("prefix1")) == null));
+                }
             }
         }
     }
@@ -718,6 +722,14 @@ public final class Differential {
                 print(db.newIterator());
             }
         }
+        // RheaKV closes a table without entries, and expects an empty file.
+        final java.io.File unfinished = new java.io.File(path("unfinished.sst"));
+        try (final Options options = new Options(); final EnvOptions files = new EnvOptions();
+             final SstFileWriter writer = new SstFileWriter(files, options)) {
+            writer.open(unfinished.getPath());
+            fails("no entries", writer::finish);
+        }
+        say("unfinished " + unfinished.isFile() + " " + unfinished.length());
     }
 
     private static int descriptors() {

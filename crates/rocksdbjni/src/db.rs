@@ -12,7 +12,7 @@ use crate::options::{AllSettings, Call, CfSettings, DbSettings};
 use esker::options::Env;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions, Db,
-    DbOptions, Error, FlushOptions, OpenMode, WalFile, WalFileType,
+    DbOptions, Error, FlushOptions, OpenMode, RangeOpt, WalFile, WalFileType,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -463,6 +463,24 @@ pub(crate) fn compact_range(
     let (begin, end) = (bound(begin, begin_len)?, bound(end, end_len)?);
     let options = options.find().map(|options| options.options.clone()).unwrap_or_default();
     Ok(db.db.compact_range_opt(&options, db.family(family)?, begin.as_deref(), end.as_deref())?)
+}
+
+/// Deletes the tables within key ranges, two keys a range; null means no bound.
+pub(crate) fn delete_files_in_ranges(
+    env: &JavaEnv<'_>,
+    db: NativeHandle<Database>,
+    family: NativeHandle<Family>,
+    ranges: Reference,
+    includes_end: bool,
+) -> NativeResult<()> {
+    let db = db.get()?;
+    let bound = |key: Reference| if key.is_null() { Ok(None) } else { env.all_bytes(key).map(Some) };
+    let bounds = env.elements(ranges, bound)?;
+    let pairs = bounds.chunks_exact(2);
+    let ranges: Vec<RangeOpt<'_>> =
+        pairs.map(|pair| RangeOpt { start: pair[0].as_deref(), limit: pair[1].as_deref() }).collect();
+    db.db.delete_files_in_ranges(db.family(family)?, &ranges, includes_end)?;
+    Ok(())
 }
 
 /// The directory as Java named it.

@@ -7,7 +7,9 @@ use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaEnv, Reference, int, long, reference};
 use crate::objects::{EnvObject, Limiter};
 use crate::options::{AllSettings, Call};
+use esker::options::Env;
 use esker::{BackupEngine, BackupEngineOptions, Error, IngestExternalFileOptions, SstFileWriter};
+use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// `BackupEngineOptions`.
@@ -51,7 +53,27 @@ impl Restoring {
 
 /// A writer of a table.
 #[derive(Debug)]
-pub(crate) struct TableWriter(SstFileWriter);
+pub(crate) struct TableWriter {
+    writer: SstFileWriter,
+    env: Env,
+    /// Dropped behind the writer, which deletes a table that is not finished.
+    unfinished: Option<UnfinishedTable>,
+}
+
+/// A table that is begun. Its drop leaves an empty file, unless there is a file: RheaKV expects the
+/// file also of a table without entries, which is closed and not finished.
+#[derive(Debug)]
+struct UnfinishedTable {
+    env: Env,
+    path: PathBuf,
+}
+
+impl Drop for UnfinishedTable {
+    fn drop(&mut self) {
+        // Fails for a finished table. Other errors have no way to Java.
+        self.env.fs.create_writable_file(&self.path).and_then(|mut file| file.close()).ok();
+    }
+}
 
 pub(crate) fn new_backup_options(env: &JavaEnv<'_>, directory: Reference) -> NativeResult<i64> {
     let options = BackupEngineOptions::new(path(env, directory)?);
@@ -206,7 +228,8 @@ pub(crate) fn new_writer(
     if let Some(JavaCallback::Comparator(order)) = order.find() {
         options.cf.comparator = order.comparator.clone();
     }
-    Ok(give(TableWriter(SstFileWriter::new(&options))))
+    let (writer, env) = (SstFileWriter::new(&options), options.db.env);
+    Ok(give(TableWriter { writer, env, unfinished: None }))
 }
 
 pub(crate) fn open_writer(
@@ -214,7 +237,10 @@ pub(crate) fn open_writer(
     writer: NativeHandle<TableWriter>,
     file: Reference,
 ) -> NativeResult<()> {
-    Ok(writer.get_mut()?.0.open(path(env, file)?)?)
+    let (writer, path) = (writer.get_mut()?, path(env, file)?);
+    writer.writer.open(&path)?;
+    writer.unfinished = Some(UnfinishedTable { env: writer.env.clone(), path });
+    Ok(())
 }
 
 pub(crate) fn writer_put(
@@ -223,7 +249,7 @@ pub(crate) fn writer_put(
     key: JavaInput,
     value: JavaInput,
 ) -> NativeResult<()> {
-    Ok(writer.get_mut()?.0.put(key.read(env)?, value.read(env)?)?)
+    Ok(writer.get_mut()?.writer.put(key.read(env)?, value.read(env)?)?)
 }
 
 pub(crate) fn writer_merge(
@@ -232,7 +258,7 @@ pub(crate) fn writer_merge(
     key: JavaInput,
     operand: JavaInput,
 ) -> NativeResult<()> {
-    Ok(writer.get_mut()?.0.merge(key.read(env)?, operand.read(env)?)?)
+    Ok(writer.get_mut()?.writer.merge(key.read(env)?, operand.read(env)?)?)
 }
 
 pub(crate) fn writer_delete(
@@ -240,14 +266,14 @@ pub(crate) fn writer_delete(
     writer: NativeHandle<TableWriter>,
     key: JavaInput,
 ) -> NativeResult<()> {
-    Ok(writer.get_mut()?.0.delete(key.read(env)?)?)
+    Ok(writer.get_mut()?.writer.delete(key.read(env)?)?)
 }
 
 pub(crate) fn writer_finish(writer: NativeHandle<TableWriter>) -> NativeResult<()> {
-    writer.get_mut()?.0.finish()?;
+    writer.get_mut()?.writer.finish()?;
     Ok(())
 }
 
 pub(crate) fn writer_size(writer: NativeHandle<TableWriter>) -> NativeResult<i64> {
-    Ok(writer.get()?.0.file_size().cast_signed())
+    Ok(writer.get()?.writer.file_size().cast_signed())
 }
