@@ -7,6 +7,7 @@
 
 mod cometbft;
 mod http;
+mod java;
 mod kafka_streams;
 mod openraft;
 mod process;

@@ -54,19 +54,21 @@ pub(crate) fn run(root: &Path, record: bool) -> Outcome {
     if recorded != natives {
         return Err("natives.txt differs from the jars; `cargo xtask long jvm record` writes it".to_owned());
     }
-    let library = library(root, &dir)?;
+    let library = library(root, &dir, false)?;
     for jar in &JARS {
         compare(root, &dir, &jars.join(jar.file), jar, &library)?;
     }
     Ok(())
 }
 
-/// Builds the library, and returns the directory for `java.library.path`.
-fn library(root: &Path, dir: &Path) -> Result<PathBuf, String> {
-    said(Command::new("cargo").args(["build", "--quiet", "-p", "esker-rocksdbjni"]).current_dir(root))?;
+/// Builds the library, and returns the directory for `java.library.path`, a new one below `dir`.
+pub(crate) fn library(root: &Path, dir: &Path, release: bool) -> Result<PathBuf, String> {
+    let (profile, built) = if release { ("release", "release") } else { ("dev", "debug") };
+    let build = ["build", "--quiet", "-p", "esker-rocksdbjni", "--profile", profile];
+    said(Command::new("cargo").args(build).current_dir(root))?;
     let library = dir.join("lib");
     fs::create_dir_all(&library).map_err(|e| format!("{}: {e}", library.display()))?;
-    let built = target_dir(root).join("debug/librocksdbjni.so");
+    let built = target_dir(root).join(built).join("librocksdbjni.so");
     fs::copy(&built, library.join("librocksdbjni.so")).map_err(|e| format!("{}: {e}", built.display()))?;
     Ok(library)
 }
@@ -203,7 +205,7 @@ fn same(release: &Jar, what: &str, wanted: &[String], found: &[String]) -> Outco
 }
 
 /// Runs a command and returns what it prints.
-fn said(command: &mut Command) -> Result<String, String> {
+pub(crate) fn said(command: &mut Command) -> Result<String, String> {
     let line = format!("{command:?}");
     let output = command.output().map_err(|e| format!("{line}: {e}"))?;
     if output.status.success() {

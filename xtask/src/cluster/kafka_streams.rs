@@ -5,27 +5,15 @@
 //! here. Out: a line for each thing that was shown. One instance is killed with signal 9 between
 //! two loads, and comes back with its directory; the totals must equal the records.
 
+use super::java::{Jar, JavaBuild, free_port};
 use super::process::ClusterProcess;
-use super::{Deadline, WorkDir, build_dir};
-use crate::commands::{Outcome, target_dir};
+use super::{Deadline, WorkDir};
+use crate::commands::Outcome;
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-const USAGE: &str = "cargo xtask cluster kafka-streams [--rocksdb]   (--rocksdb: on RocksDB's own library)";
-
-/// The jars' names, for Maven.
-const POM: &str = "\
-<project xmlns=\"http://maven.apache.org/POM/4.0.0\">
-<modelVersion>4.0.0</modelVersion>
-<groupId>esker</groupId><artifactId>kafka-totals</artifactId><version>1</version>
-<dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>4.4.0</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>4.4.0</version></dependency>
-</dependencies>
-</project>
-";
+const JARS: [Jar; 2] =
+    [("org.apache.kafka", "kafka_2.13", "4.4.0"), ("org.apache.kafka", "kafka-streams", "4.4.0")];
 
 /// Records of each key in one load, and the number of keys.
 const ROUNDS: u64 = 300;
@@ -34,21 +22,9 @@ const KEYS: u64 = 100;
 /// Minutes for the whole command.
 const MINUTES: u64 = 8;
 
-/// The programs' class path, and the directory of the library.
-struct KafkaBuild {
-    class_path: String,
-    library: Option<PathBuf>,
-    _lock: fs::File,
-}
-
 /// Runs the job on Esker, or on RocksDB.
 pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
-    let on_rocksdb = match flags {
-        [] => false,
-        ["--rocksdb"] => true,
-        _ => return Err(USAGE.to_owned()),
-    };
-    let build = build(root, on_rocksdb)?;
+    let build = JavaBuild::new(root, "kafka-streams", "KafkaTotals", &JARS, flags)?;
     let work = WorkDir::new("kafka-streams")?;
     let deadline = Deadline::after(MINUTES);
     let ports = [free_port()?, free_port()?];
@@ -61,26 +37,19 @@ pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
         Ok(std::net::TcpStream::connect(&address).ok().map(drop))
     })?;
     println!("a broker of Kafka 4.4.0 in KRaft mode listens");
-    said(&build, &["topics", &address])?;
+    build.said("KafkaTotals", &["topics", &address])?;
     let mut apps = [app(&build, &work.0, &address, 1)?, app(&build, &work.0, &address, 2)?];
     for app in &mut apps {
         wait_until_running(deadline, app, 1)?;
     }
-    if let Some(library) = &build.library {
-        for app in &apps {
-            if !app.has_mapped(&library.join("librocksdbjni.so"))? {
-                return Err("an instance has not loaded Esker's library".to_owned());
-            }
-        }
-        println!("both instances have loaded Esker's library");
-    }
-    said(&build, &["produce", &address, &ROUNDS.to_string()])?;
+    build.check_loaded(&apps)?;
+    build.said("KafkaTotals", &["produce", &address, &ROUNDS.to_string()])?;
     apps[0].kill()?;
-    said(&build, &["produce", &address, &ROUNDS.to_string()])?;
+    build.said("KafkaTotals", &["produce", &address, &ROUNDS.to_string()])?;
     println!("an instance was killed with signal 9 between two loads");
     apps[0] = app(&build, &work.0, &address, 1)?;
-    said(&build, &["produce", &address, &ROUNDS.to_string()])?;
-    let totals = said(&build, &["totals", &address, &(3 * ROUNDS).to_string(), "180"])?;
+    build.said("KafkaTotals", &["produce", &address, &ROUNDS.to_string()])?;
+    let totals = build.said("KafkaTotals", &["totals", &address, &(3 * ROUNDS).to_string(), "180"])?;
     let wanted = format!("keys {KEYS} sum {} equal true", 3 * ROUNDS * KEYS);
     if !totals.contains(&wanted) {
         let logs = [apps[0].end_of_log(), apps[1].end_of_log()].join("\n");
@@ -96,38 +65,8 @@ pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
     broker.stop()
 }
 
-/// Fetches the jars, and builds the program and the library.
-fn build(root: &Path, on_rocksdb: bool) -> Result<KafkaBuild, String> {
-    let (dir, lock) = build_dir(root)?;
-    let dir = dir.join("kafka-streams");
-    let (jars, classes, library) = (dir.join("jars"), dir.join("classes"), dir.join("lib"));
-    for made in [&dir, &classes, &library] {
-        fs::create_dir_all(made).map_err(|e| format!("{}: {e}", made.display()))?;
-    }
-    let pom = dir.join("pom.xml");
-    fs::write(&pom, POM).map_err(|e| format!("{}: {e}", pom.display()))?;
-    if !jars.join("kafka-streams-4.4.0.jar").is_file() {
-        let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
-        let output = format!("-DoutputDirectory={}", jars.display());
-        checked(Command::new("mvn").args(["-q", "-f"]).arg(&pom).args([goal, &output]))?;
-    }
-    let all_jars = format!("{}/*", jars.display());
-    let source = root.join("crates/rocksdbjni/java/KafkaTotals.java");
-    checked(Command::new("javac").arg("-d").arg(&classes).arg("-cp").arg(&all_jars).arg(&source))?;
-    if !on_rocksdb {
-        checked(
-            Command::new("cargo").args(["build", "--quiet", "-p", "esker-rocksdbjni"]).current_dir(root),
-        )?;
-        let built = target_dir(root).join("debug/librocksdbjni.so");
-        fs::copy(&built, library.join("librocksdbjni.so"))
-            .map_err(|e| format!("{}: {e}", built.display()))?;
-    }
-    let class_path = format!("{all_jars}:{}", classes.display());
-    Ok(KafkaBuild { class_path, library: (!on_rocksdb).then_some(library), _lock: lock })
-}
-
 /// Formats the broker's directory and starts the broker.
-fn broker(build: &KafkaBuild, work: &Path, ports: &[u16; 2]) -> Result<ClusterProcess, String> {
+fn broker(build: &JavaBuild, work: &Path, ports: &[u16; 2]) -> Result<ClusterProcess, String> {
     let settings = work.join("server.properties");
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\n\
@@ -144,25 +83,16 @@ fn broker(build: &KafkaBuild, work: &Path, ports: &[u16; 2]) -> Result<ClusterPr
     );
     fs::write(&settings, text).map_err(|e| format!("{}: {e}", settings.display()))?;
     let cluster = "AAAAAAAAAAAAAAAAAAAAAQ";
-    let mut format = Command::new("java");
-    format.args(["-cp", &build.class_path, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]);
-    checked(format.arg(&settings))?;
-    let settings = settings.to_string_lossy().into_owned();
-    let args = ["-Xmx384m", "-cp", &build.class_path, "kafka.Kafka", &settings].map(str::to_owned);
-    ClusterProcess::start("the broker", Path::new("java"), &args, &[], &work.join("broker.log"))
+    let settings = settings.to_string_lossy();
+    build.said("kafka.tools.StorageTool", &["format", "-t", cluster, "-c", &settings])?;
+    build.start_class("the broker", "kafka.Kafka", &["-Xmx384m"], &[&settings], &work.join("broker.log"))
 }
 
 /// Starts an instance of the job, with its own directory.
-fn app(build: &KafkaBuild, work: &Path, address: &str, number: u32) -> Result<ClusterProcess, String> {
+fn app(build: &JavaBuild, work: &Path, address: &str, number: u32) -> Result<ClusterProcess, String> {
     let state = work.join(format!("state{number}"));
-    let mut args = vec!["-Xmx192m".to_owned()];
-    if let Some(library) = &build.library {
-        args.push(format!("-Djava.library.path={}", library.display()));
-    }
-    let state = state.to_string_lossy().into_owned();
-    args.extend(["-cp", &build.class_path, "KafkaTotals", "app", address, &state].map(str::to_owned));
     let (name, log) = (format!("instance {number}"), work.join(format!("instance{number}.log")));
-    ClusterProcess::start(&name, Path::new("java"), &args, &[], &log)
+    build.start(&name, &["app", address, &state.to_string_lossy()], &log)
 }
 
 /// Waits until the instance has said `times` times that it runs.
@@ -173,26 +103,4 @@ fn wait_until_running(deadline: Deadline, app: &mut ClusterProcess, times: usize
         }
         Ok((app.log().matches("state RUNNING").count() >= times).then_some(()))
     })
-}
-
-/// Runs a command of the program, and returns what it prints.
-fn said(build: &KafkaBuild, args: &[&str]) -> Result<String, String> {
-    let mut java = Command::new("timeout");
-    checked(java.args(["240", "java", "-Xmx192m", "-cp", &build.class_path, "KafkaTotals"]).args(args))
-}
-
-fn checked(command: &mut Command) -> Result<String, String> {
-    let line = format!("{command:?}");
-    let output = command.output().map_err(|e| format!("{line}: {e}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err(format!("failed: {line}\n{out}\n{err}"))
-}
-
-/// A port of loopback that is free now.
-fn free_port() -> Result<u16, String> {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    Ok(port.map_err(|error| format!("no port of loopback is free: {error}"))?.port())
 }

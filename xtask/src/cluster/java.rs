@@ -1,0 +1,130 @@
+//! Java programs of a cluster: jars that Maven fetches, a program of this tree, and the library.
+//!
+//! In: names of jars, a class of `crates/rocksdbjni/java`, and flags. Out: processes of the class,
+//! which load `librocksdbjni.so` as it is built here, or the library in RocksJava's jar.
+
+use super::build_dir;
+use super::process::ClusterProcess;
+use crate::commands::Outcome;
+use crate::jvm::{library, said};
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A jar in Maven's names: group, artifact, version.
+pub(super) type Jar = (&'static str, &'static str, &'static str);
+
+/// A program of this tree with its class path, and the directory of the library.
+pub(super) struct JavaBuild {
+    class: &'static str,
+    class_path: String,
+    library: Option<PathBuf>,
+    _lock: fs::File,
+}
+
+impl JavaBuild {
+    /// Fetches the jars, and builds the class and the library.
+    /// # Errors
+    /// The flags are none of `--release` and `--rocksdb` · a build fails.
+    pub(super) fn new(
+        root: &Path,
+        engine: &str,
+        class: &'static str,
+        jars: &[Jar],
+        flags: &[&str],
+    ) -> Result<JavaBuild, String> {
+        let release = match flags {
+            [] => Some(false),
+            ["--release"] => Some(true),
+            ["--rocksdb"] => None,
+            _ => return Err(format!("cargo xtask cluster {engine} {USAGE}")),
+        };
+        let (dir, lock) = build_dir(root)?;
+        let dir = dir.join(engine);
+        let (jar_dir, classes) = (dir.join("jars"), dir.join("classes"));
+        fs::create_dir_all(&classes).map_err(|e| format!("{}: {e}", classes.display()))?;
+        fetch(&dir, &jar_dir, jars)?;
+        let all_jars = format!("{}/*", jar_dir.display());
+        let source = root.join(format!("crates/rocksdbjni/java/{class}.java"));
+        said(Command::new("javac").arg("-d").arg(&classes).arg("-cp").arg(&all_jars).arg(&source))?;
+        let library = release.map(|release| library(root, &dir, release)).transpose()?;
+        let class_path = format!("{all_jars}:{}", classes.display());
+        Ok(JavaBuild { class, class_path, library, _lock: lock })
+    }
+
+    /// Starts the class on the library.
+    pub(super) fn start(&self, name: &str, args: &[&str], log: &Path) -> Result<ClusterProcess, String> {
+        let path = self.library.as_ref().map(|library| format!("-Djava.library.path={}", library.display()));
+        let options: Vec<&str> = path.iter().map(String::as_str).chain(["-Xmx192m"]).collect();
+        self.start_class(name, self.class, &options, args, log)
+    }
+
+    /// Starts a class of the jars.
+    pub(super) fn start_class(
+        &self,
+        name: &str,
+        class: &str,
+        options: &[&str],
+        args: &[&str],
+        log: &Path,
+    ) -> Result<ClusterProcess, String> {
+        let words = [options, &["-cp", &self.class_path, class], args].concat();
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        ClusterProcess::start(name, Path::new("java"), &words, &[], log)
+    }
+
+    /// Runs a class for four minutes at most, and returns what it prints.
+    pub(super) fn said(&self, class: &str, args: &[&str]) -> Result<String, String> {
+        said(
+            Command::new("timeout")
+                .args(["240", "java", "-Xmx192m", "-cp", &self.class_path, class])
+                .args(args),
+        )
+    }
+
+    /// Checks that the processes have loaded the library that is built here, if they should.
+    pub(super) fn check_loaded(&self, processes: &[ClusterProcess]) -> Outcome {
+        let Some(library) = &self.library else { return Ok(()) };
+        for process in processes {
+            if !process.has_mapped(&library.join("librocksdbjni.so"))? {
+                return Err(format!("a process has not loaded Esker's library:\n{}", process.end_of_log()));
+            }
+        }
+        println!("all {} have loaded Esker's library", processes.len());
+        Ok(())
+    }
+}
+
+const USAGE: &str = "[--release | --rocksdb]   (a build with optimizations; RocksDB's own library)";
+
+/// Lets Maven copy the jars and those that they need, unless it has copied the same ones before.
+fn fetch(dir: &Path, jar_dir: &Path, jars: &[Jar]) -> Outcome {
+    let mut pom = String::from(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n<modelVersion>4.0.0</modelVersion>\n\
+         <groupId>esker</groupId><artifactId>cluster</artifactId><version>1</version>\n<dependencies>\n",
+    );
+    for (group, artifact, version) in jars {
+        pom.push_str(&format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+             <version>{version}</version></dependency>\n"
+        ));
+    }
+    pom.push_str("</dependencies>\n</project>\n");
+    let (path, fetched) = (dir.join("pom.xml"), dir.join("fetched.xml"));
+    if fs::read_to_string(&fetched).is_ok_and(|text| text == pom) {
+        return Ok(());
+    }
+    fs::write(&path, pom).map_err(|e| format!("{}: {e}", path.display()))?;
+    fs::remove_dir_all(jar_dir).ok();
+    let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+    let output = format!("-DoutputDirectory={}", jar_dir.display());
+    said(Command::new("mvn").args(["-q", "-f"]).arg(&path).args([goal, &output]))?;
+    fs::rename(&path, &fetched).map_err(|e| format!("{}: {e}", fetched.display()))
+}
+
+/// A port of loopback that is free now.
+pub(super) fn free_port() -> Result<u16, String> {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    Ok(port.map_err(|error| format!("no port of loopback is free: {error}"))?.port())
+}
