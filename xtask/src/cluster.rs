@@ -11,6 +11,7 @@ mod java;
 mod kafka_streams;
 mod openraft;
 mod process;
+mod rheakv;
 
 use crate::clients;
 use crate::commands::Outcome;
@@ -18,8 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Engines, and the commands that run them.
-const ENGINES: [(&str, Command); 3] =
-    [("cometbft", cometbft::run), ("openraft", openraft::run), ("kafka-streams", kafka_streams::run)];
+const ENGINES: [(&str, Command); 4] = [
+    ("cometbft", cometbft::run),
+    ("openraft", openraft::run),
+    ("kafka-streams", kafka_streams::run),
+    ("rheakv", rheakv::run),
+];
 
 /// Runs an engine with the flags behind its name.
 type Command = fn(&Path, &[&str]) -> Outcome;
@@ -39,6 +44,7 @@ pub(crate) fn long(root: &Path) -> Outcome {
     cometbft::run(root, &["--handover"])?;
     openraft::run(root, &[])?;
     kafka_streams::run(root, &[])?;
+    rheakv::run(root, &[])?;
     clients::run(root, &["openraft-rocksstore"])
 }
 

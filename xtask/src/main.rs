@@ -48,7 +48,7 @@ cargo xtask long jvm           a Java program on Esker and on RocksDB's library,
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
-cargo xtask cluster ENGINE     a distributed engine of others on Esker: cometbft, openraft, kafka-streams (--help: all flags)
+cargo xtask cluster ENGINE     a distributed engine of others on Esker: cometbft, openraft, kafka-streams, rheakv (--help: all flags)
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
