@@ -46,6 +46,7 @@ public final class Differential {
         run("options", this::options);
         run("tables", this::tables);
         run("comparators", this::comparators);
+        run("filters", this::filters);
         run("checkpoints", this::checkpoints);
         run("statistics", this::statistics);
         run("slices", this::slices);
@@ -520,6 +521,43 @@ public final class Differential {
              final RocksDB db = RocksDB.open(options, path("reverse"))) {
             db.put(bytes("a"), bytes("1"));
             db.put(bytes("b"), bytes("2"));
+            print(db.newIterator());
+        }
+    }
+
+    /** Makes filters that remove empty values. */
+    private static final class EmptyValues extends AbstractCompactionFilterFactory<RemoveEmptyValueCompactionFilter> {
+        @Override
+        public RemoveEmptyValueCompactionFilter createCompactionFilter(final AbstractCompactionFilter.Context context) {
+            say("full " + context.isFullCompaction() + " manual " + context.isManualCompaction());
+            return new RemoveEmptyValueCompactionFilter();
+        }
+
+        @Override
+        public String name() {
+            return "esker.EmptyValues";
+        }
+    }
+
+    private void filters() throws Exception {
+        try (final RemoveEmptyValueCompactionFilter filter = new RemoveEmptyValueCompactionFilter();
+             final ColumnFamilyOptions options = new ColumnFamilyOptions().setCompactionFilter(filter)) {
+            filter("filter", options);
+        }
+        try (final EmptyValues factory = new EmptyValues();
+             final ColumnFamilyOptions options = new ColumnFamilyOptions().setCompactionFilterFactory(factory)) {
+            filter("factory", options);
+        }
+    }
+
+    private void filter(final String name, final ColumnFamilyOptions family) throws Exception {
+        try (final DBOptions all = new DBOptions().setCreateIfMissing(true);
+             final Options options = new Options(all, family);
+             final RocksDB db = RocksDB.open(options, path(name))) {
+            for (final String key : new String[] {"a", "b", "c", "d"}) {
+                db.put(bytes(key), bytes(key.compareTo("c") < 0 ? "" : key));
+            }
+            db.compactRange();
             print(db.newIterator());
         }
     }

@@ -18,6 +18,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, Ordering as MemoryOrder};
 
+/// Calls Java on this thread, with room for eight local references. `None`: Java has thrown an
+/// exception, which is printed, or the JVM refuses this thread.
+pub(crate) fn ask<T>(body: impl FnOnce(&JavaEnv<'_>) -> NativeResult<T>) -> Option<T> {
+    let answer = attached(|env| {
+        let answer = env.with_frame(8, || body(env));
+        env.describe_and_clear();
+        answer
+    });
+    answer.ok()
+}
+
 /// `ComparatorOptions`. Only the kind of buffers has an effect: there are no reused buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct ComparatorOptions {
@@ -52,12 +63,10 @@ impl JavaComparator {
     }
 
     fn call(&self, env: &JavaEnv<'_>, a: &[u8], b: &[u8]) -> NativeResult<i32> {
-        env.with_frame(8, || {
-            let (a, b) = (self.buffer(env, a)?, self.buffer(env, b)?);
-            // -1: the whole buffer is the key.
-            let arguments = [reference(self.object.get()), reference(a), int(-1), reference(b), int(-1)];
-            env.call_static_int(self.bridge.get(), self.compare, &arguments)
-        })
+        let (a, b) = (self.buffer(env, a)?, self.buffer(env, b)?);
+        // -1: the whole buffer is the key.
+        let arguments = [reference(self.object.get()), reference(a), int(-1), reference(b), int(-1)];
+        env.call_static_int(self.bridge.get(), self.compare, &arguments)
     }
 }
 
@@ -67,12 +76,7 @@ impl Comparator for JavaComparator {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let order = attached(|env| {
-            let order = self.call(env, a, b);
-            env.describe_and_clear();
-            order
-        });
-        order.map_or(Ordering::Equal, |order| order.cmp(&0))
+        ask(|env| self.call(env, a, b)).map_or(Ordering::Equal, |order| order.cmp(&0))
     }
 }
 
@@ -141,17 +145,12 @@ impl InfoLog for JavaLog {
         let Some(level) = level_of_line(level, self.level()) else { return };
         let line = args.to_string();
         // A line that Java refuses is lost, like one that a full disk refuses.
-        attached(|env| {
-            let logged = env.with_frame(8, || {
-                let level = [byte(level as i8)];
-                let level = env.call_static_object(self.levels.get(), self.level_of, &level)?;
-                let line = env.new_text(&line)?;
-                env.call_void(self.object.get(), self.log, &[reference(level), reference(line)])
-            });
-            env.describe_and_clear();
-            logged
-        })
-        .ok();
+        ask(|env| {
+            let level = [byte(level as i8)];
+            let level = env.call_static_object(self.levels.get(), self.level_of, &level)?;
+            let line = env.new_text(&line)?;
+            env.call_void(self.object.get(), self.log, &[reference(level), reference(line)])
+        });
     }
 
     fn level(&self) -> InfoLogLevel {

@@ -16,6 +16,7 @@
 )]
 
 use crate::border::{NativeFailure, NativeResult};
+use crate::handle::NativeHandle;
 use esker::Error;
 use jni_sys::{JNI_OK, JNI_VERSION_1_8, JNIEnv, JavaVM, jclass, jmethodID, jobject, jvalue};
 use smallvec::SmallVec;
@@ -195,6 +196,40 @@ impl JavaEnv<'_> {
         let result = jni!(self, CallBooleanMethodA, object.0, method.0, arguments.as_ptr());
         self.check()?;
         Ok(result)
+    }
+
+    pub(crate) fn call_int(
+        &self,
+        object: Reference,
+        method: Method,
+        arguments: &[jvalue],
+    ) -> NativeResult<i32> {
+        let result = jni!(self, CallIntMethodA, object.0, method.0, arguments.as_ptr());
+        self.check()?;
+        Ok(result)
+    }
+
+    pub(crate) fn call_long(
+        &self,
+        object: Reference,
+        method: Method,
+        arguments: &[jvalue],
+    ) -> NativeResult<i64> {
+        let result = jni!(self, CallLongMethodA, object.0, method.0, arguments.as_ptr());
+        self.check()?;
+        Ok(result)
+    }
+
+    /// The handle that a method of RocksJava's classes returns.
+    pub(crate) fn call_handle<T>(
+        &self,
+        object: Reference,
+        method: Method,
+        arguments: &[jvalue],
+    ) -> NativeResult<NativeHandle<T>> {
+        let number = self.call_long(object, method, arguments)?;
+        // SAFETY: such a method returns the handle of an object whose class has `T` behind it.
+        Ok(unsafe { NativeHandle::new(number) })
     }
 
     pub(crate) fn call_void(
@@ -574,6 +609,10 @@ pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> i3
 /// An argument for a call of Java.
 pub(crate) fn int(value: i32) -> jvalue {
     jvalue { i: value }
+}
+
+pub(crate) fn boolean(value: bool) -> jvalue {
+    jvalue { z: value }
 }
 
 pub(crate) fn byte(value: i8) -> jvalue {

@@ -26,6 +26,7 @@ mod callbacks;
 mod db;
 mod field;
 mod files;
+mod filters;
 mod given;
 mod handle;
 mod iterator;
@@ -44,7 +45,8 @@ mod natives {
     use crate::border::{direct, head, into_array, into_direct, range, whole};
     use crate::handle::none;
     use crate::{
-        batch, callbacks, db, files, given, iterator, objects, options, reads, release, statistics, writes,
+        batch, callbacks, db, files, filters, given, iterator, objects, options, reads, release, statistics,
+        writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

@@ -2,8 +2,10 @@
 
 use crate::border::status_texts;
 use crate::field::JavaField;
+use crate::filters::{FlinkConfig, FlinkRules};
 use crate::handle::{NativeHandle, dispose, give, none};
 use crate::options::{Call, CfSettings};
+use esker::compaction_filter::FilterDecision;
 use esker::options::{CompactionPri, CompressionType, InfoLogLevel};
 use esker::{Error, ErrorKind, SubCode};
 use std::collections::BTreeSet;
@@ -11,9 +13,12 @@ use std::collections::BTreeSet;
 /// Each native with its descriptor, its symbol, and whether it is built.
 const NATIVES: &[(&str, &str, bool)] = &include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
-/// Natives that Kafka Streams 4.3.1, Flink 2.0.0 and RheaKV 1.3.15 called in runs of jobs, without
-/// the suffix `Jni`; with the descriptor where other natives of the name are not built.
-const CALLED_BY_ENGINES: [&str; 127] = [
+/// Natives that Kafka Streams 4.3.1, Flink 2.0.0 and 2.3.0, and RheaKV 1.3.15 called in runs of
+/// jobs, without the suffix `Jni`; with the descriptor where other natives of the name are not
+/// built.
+const CALLED_BY_ENGINES: [&str; 136] = [
+    "AbstractCompactionFilterFactory.createNewCompactionFilterFactory0",
+    "AbstractCompactionFilterFactory.disposeInternal",
     "BlockBasedTableConfig.newTableFactoryHandle",
     "BloomFilter.createNewBloomFilter",
     "Checkpoint.createCheckpoint",
@@ -27,6 +32,7 @@ const CALLED_BY_ENGINES: [&str; 127] = [
     "ColumnFamilyOptions.disposeInternal",
     "ColumnFamilyOptions.newColumnFamilyOptions",
     "ColumnFamilyOptions.optimizeLevelStyleCompaction",
+    "ColumnFamilyOptions.setCompactionFilterFactoryHandle",
     "ColumnFamilyOptions.setCompactionStyle",
     "ColumnFamilyOptions.setCompressionPerLevel",
     "ColumnFamilyOptions.setCompressionType",
@@ -42,6 +48,7 @@ const CALLED_BY_ENGINES: [&str; 127] = [
     "ColumnFamilyOptions.setMergeOperatorName",
     "ColumnFamilyOptions.setMinWriteBufferNumberToMerge",
     "ColumnFamilyOptions.setOptimizeFiltersForHits",
+    "ColumnFamilyOptions.setPeriodicCompactionSeconds",
     "ColumnFamilyOptions.setTableFactory",
     "ColumnFamilyOptions.setTargetFileSizeBase",
     "ColumnFamilyOptions.setWriteBufferSize",
@@ -72,6 +79,10 @@ const CALLED_BY_ENGINES: [&str; 127] = [
     "EnvOptions.disposeInternal",
     "EnvOptions.newEnvOptions",
     "Filter.disposeInternal",
+    "FlinkCompactionFilter.configureFlinkCompactionFilter",
+    "FlinkCompactionFilter.createNewFlinkCompactionFilter0",
+    "FlinkCompactionFilter.createNewFlinkCompactionFilterConfigHolder",
+    "FlinkCompactionFilter.disposeFlinkCompactionFilterConfigHolder",
     "FlushOptions.disposeInternal",
     "FlushOptions.newFlushOptions",
     "FlushOptions.setWaitForFlush",
@@ -130,6 +141,7 @@ const CALLED_BY_ENGINES: [&str; 127] = [
     "StringAppendOperator.newSharedStringAppendOperator",
     "WriteBatch.clear0",
     "WriteBatch.count0",
+    "WriteBatch.delete",
     "WriteBatch.disposeInternal",
     "WriteBatch.getDataSize",
     "WriteBatch.merge",
@@ -308,4 +320,60 @@ fn the_head_of_a_log_counts_as_information() {
     assert_eq!(level(InfoLogLevel::Header, InfoLogLevel::Error), None);
     assert_eq!(level(InfoLogLevel::Warn, InfoLogLevel::Error), None);
     assert_eq!(level(InfoLogLevel::Fatal, InfoLogLevel::Error), Some(InfoLogLevel::Fatal));
+}
+
+/// Rules of a state whose entries live for 100 milliseconds.
+fn rules_of_flink(state_type: i32, timestamp_offset: i32, fixed_element_length: i32) -> FlinkRules {
+    let config = FlinkConfig {
+        state_type,
+        timestamp_offset,
+        ttl: 100,
+        query_time_after_num_entries: 1,
+        fixed_element_length,
+    };
+    FlinkRules::new(&config, None)
+}
+
+/// The decision of `rules` at millisecond 1000.
+fn decided(rules: &FlinkRules, bytes: &[u8], is_operand: bool) -> FilterDecision {
+    rules.decide(bytes, is_operand, 1000, |_| panic!("no factory is in Java"))
+}
+
+/// Elements of a list, with Flink's delimiter between them: a timestamp and one byte.
+fn elements(timestamps: &[i64]) -> Vec<u8> {
+    let element = |time: &i64| [time.to_be_bytes().as_slice(), b"x"].concat();
+    timestamps.iter().map(element).collect::<Vec<_>>().join(&b',')
+}
+
+#[test]
+fn flinks_filter_removes_values_that_have_expired() {
+    let (value, map) = (rules_of_flink(1, 0, 0), rules_of_flink(1, 1, 0));
+    let of_map = |time: i64| [b"\0".as_slice(), &elements(&[time])].concat();
+    assert_eq!(decided(&value, &elements(&[900]), false), FilterDecision::Remove);
+    assert_eq!(decided(&value, &elements(&[901]), false), FilterDecision::Keep);
+    assert_eq!(decided(&map, &of_map(900), false), FilterDecision::Remove);
+    assert_eq!(decided(&map, &of_map(901), false), FilterDecision::Keep);
+    // A time near the end never expires, and neither does a value without a whole timestamp.
+    assert_eq!(decided(&value, &elements(&[i64::MAX]), false), FilterDecision::Keep);
+    assert_eq!(decided(&value, &[0; 7], false), FilterDecision::Keep);
+    assert_eq!(decided(&map, &[0; 8], false), FilterDecision::Keep);
+    // Only lists have merge operands that expire.
+    assert_eq!(decided(&value, &elements(&[900]), true), FilterDecision::Keep);
+    assert_eq!(decided(&rules_of_flink(0, 0, 0), &elements(&[900]), false), FilterDecision::Keep);
+}
+
+#[test]
+fn flinks_filter_removes_the_expired_beginning_of_a_list() {
+    let list = rules_of_flink(2, 0, 10);
+    for is_operand in [false, true] {
+        let decided = |timestamps: &[i64]| decided(&list, &elements(timestamps), is_operand);
+        assert_eq!(decided(&[901]), FilterDecision::Keep);
+        assert_eq!(decided(&[901, 1]), FilterDecision::Keep);
+        assert_eq!(decided(&[900]), FilterDecision::Remove);
+        assert_eq!(decided(&[1, 2, 900]), FilterDecision::Remove);
+        assert_eq!(decided(&[1, 2, 950, 3]), FilterDecision::ChangeValue(elements(&[950, 3])));
+    }
+    // Without a way to its elements a list is as old as its first element.
+    assert_eq!(decided(&rules_of_flink(2, 0, 0), &elements(&[900, 950]), true), FilterDecision::Remove);
+    assert_eq!(decided(&rules_of_flink(2, 0, 0), &elements(&[950, 900]), true), FilterDecision::Keep);
 }
