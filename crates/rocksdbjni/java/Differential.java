@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.stream.Stream;
 import org.rocksdb.*;
 
 public final class Differential {
@@ -568,6 +569,9 @@ public final class Differential {
                 db.put(bytes("k"), bytes("kept"));
                 checkpoint.createCheckpoint(path("copy"));
                 db.put(bytes("k"), bytes("later"));
+            }
+            try (final Stream<Path> files = Files.list(Paths.get(path("copy")))) {
+                say("empty files " + files.filter(file -> file.toFile().length() == 0).count());
             }
             try (final RocksDB copy = RocksDB.open(options, path("copy"))) {
                 print(copy.newIterator());

@@ -409,12 +409,21 @@ pub(crate) fn new_checkpoints(db: NativeHandle<Database>) -> NativeResult<i64> {
     Ok(give(Checkpoints(db.get()?.db.clone())))
 }
 
+/// A checkpoint of RocksDB has no empty WALs. Flink's backend cannot upload an empty file.
 pub(crate) fn create_checkpoint(
     env: &JavaEnv<'_>,
     checkpoints: NativeHandle<Checkpoints>,
     directory: Reference,
 ) -> NativeResult<()> {
     let directory = crate::db::path(env, directory)?;
-    checkpoints.get()?.0.create_checkpoint(directory, 0)?;
+    let db = &checkpoints.get()?.0;
+    db.create_checkpoint(&directory, 0)?;
+    let fs = db.db_options().env.fs;
+    for name in fs.children(&directory)?.iter().filter(|name| name.ends_with(".log")) {
+        let path = directory.join(name);
+        if fs.file_size(&path)? == 0 {
+            fs.delete_file(&path)?;
+        }
+    }
     Ok(())
 }
