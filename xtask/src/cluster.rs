@@ -6,6 +6,7 @@
 //! everything else lies in the temporary directory, until the command ends. `KEEP_TEMP=1` keeps it.
 
 mod cometbft;
+mod flink;
 mod http;
 mod java;
 mod kafka_streams;
@@ -19,10 +20,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Engines, and the commands that run them.
-const ENGINES: [(&str, Command); 4] = [
+const ENGINES: [(&str, Command); 5] = [
     ("cometbft", cometbft::run),
     ("openraft", openraft::run),
     ("kafka-streams", kafka_streams::run),
+    ("flink", flink::run),
     ("rheakv", rheakv::run),
 ];
 
@@ -44,6 +46,7 @@ pub(crate) fn long(root: &Path) -> Outcome {
     cometbft::run(root, &["--handover"])?;
     openraft::run(root, &[])?;
     kafka_streams::run(root, &[])?;
+    flink::run(root, &[])?;
     rheakv::run(root, &[])?;
     clients::run(root, &["openraft-rocksstore"])
 }

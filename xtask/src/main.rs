@@ -42,13 +42,13 @@ cargo xtask long locks         the lock manager against a reference, and half an
 cargo xtask long hostile       real processes under limits, on full disks, in directories that are moved, twenty minutes
 cargo xtask long growth        how work grows with what lies in a database, against docs/growth.md, ten minutes
 cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API ('all', or 'rocksdb' before names)
-cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, fifteen minutes
+cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, twenty-five minutes
 cargo xtask long python        the Python package with many examples of each property, and as a wheel
 cargo xtask long jvm           a Java program on Esker and on RocksDB's library, for four releases of RocksJava
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
-cargo xtask cluster ENGINE     a distributed engine of others on Esker: cometbft, openraft, kafka-streams, rheakv (--help: all flags)
+cargo xtask cluster ENGINE     distributed engines of others: cometbft, openraft, kafka-streams, flink, rheakv (--help: flags)
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)

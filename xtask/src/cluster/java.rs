@@ -53,10 +53,16 @@ impl JavaBuild {
         Ok(JavaBuild { class, class_path, library, _lock: lock })
     }
 
-    /// Starts the class on the library.
-    pub(super) fn start(&self, name: &str, args: &[&str], log: &Path) -> Result<ClusterProcess, String> {
+    /// Starts the class on the library. `options` are the JVM's.
+    pub(super) fn start(
+        &self,
+        name: &str,
+        options: &[&str],
+        args: &[&str],
+        log: &Path,
+    ) -> Result<ClusterProcess, String> {
         let path = self.library.as_ref().map(|library| format!("-Djava.library.path={}", library.display()));
-        let options: Vec<&str> = path.iter().map(String::as_str).chain(["-Xmx192m"]).collect();
+        let options: Vec<&str> = path.iter().map(String::as_str).chain(options.iter().copied()).collect();
         self.start_class(name, self.class, &options, args, log)
     }
 
@@ -69,7 +75,9 @@ impl JavaBuild {
         args: &[&str],
         log: &Path,
     ) -> Result<ClusterProcess, String> {
-        let words = [options, &["-cp", &self.class_path, class], args].concat();
+        // A JVM that is killed leaves no file, and one that crashes writes its report to its log.
+        let always = ["-XX:-UsePerfData", "-XX:+ErrorFileToStderr"];
+        let words = [&always, options, &["-cp", &self.class_path, class], args].concat();
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         ClusterProcess::start(name, Path::new("java"), &words, &[], log)
     }
@@ -91,7 +99,7 @@ impl JavaBuild {
                 return Err(format!("a process has not loaded Esker's library:\n{}", process.end_of_log()));
             }
         }
-        println!("all {} have loaded Esker's library", processes.len());
+        println!("Esker's library is loaded");
         Ok(())
     }
 }

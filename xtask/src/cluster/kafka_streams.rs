@@ -92,7 +92,7 @@ fn broker(build: &JavaBuild, work: &Path, ports: &[u16; 2]) -> Result<ClusterPro
 fn app(build: &JavaBuild, work: &Path, address: &str, number: u32) -> Result<ClusterProcess, String> {
     let state = work.join(format!("state{number}"));
     let (name, log) = (format!("instance {number}"), work.join(format!("instance{number}.log")));
-    build.start(&name, &["app", address, &state.to_string_lossy()], &log)
+    build.start(&name, &["-Xmx192m"], &["app", address, &state.to_string_lossy()], &log)
 }
 
 /// Waits until the instance has said `times` times that it runs.

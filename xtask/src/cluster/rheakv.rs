@@ -68,7 +68,8 @@ impl<'b> RheaCluster<'b> {
         for store in &mut stores {
             line_of(deadline, store, 0, "ready")?;
         }
-        let mut client = build.start("the client", &["client", &list(ports)], &work.join("client.log"))?;
+        let mut client =
+            build.start("the client", &["-Xmx192m"], &["client", &list(ports)], &work.join("client.log"))?;
         line_of(deadline, &mut client, 0, "ready")?;
         Ok(RheaCluster { build, work: work.to_owned(), ports, stores, client, deadline })
     }
@@ -221,7 +222,7 @@ fn start_store(
 ) -> Result<ClusterProcess, String> {
     let (dir, log) = (store_dir(work, number), work.join(format!("store{number}.log")));
     let args = ["store", &list(ports), &number.to_string(), &dir.to_string_lossy()];
-    build.start(&format!("store {number}"), &args, &log)
+    build.start(&format!("store {number}"), &["-Xmx192m"], &args, &log)
 }
 
 /// Counts the regions of which the directory has a snapshot.
