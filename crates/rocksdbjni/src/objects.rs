@@ -10,6 +10,7 @@ use crate::db::Database;
 use crate::field::JavaField;
 use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaBytes, JavaEnv, Reference};
+use crate::release::JavaRelease;
 use esker::compaction_filter::CompactionFilterFactoryRef;
 use esker::comparator::ComparatorRef;
 use esker::merge_operator::MergeOperatorRef;
@@ -409,7 +410,7 @@ pub(crate) fn new_checkpoints(db: NativeHandle<Database>) -> NativeResult<i64> {
     Ok(give(Checkpoints(db.get()?.db.clone())))
 }
 
-/// A checkpoint of RocksDB has no empty WALs. Flink's backend cannot upload an empty file.
+/// Before release 10 a checkpoint has no empty WALs. Flink's backend cannot upload an empty file.
 pub(crate) fn create_checkpoint(
     env: &JavaEnv<'_>,
     checkpoints: NativeHandle<Checkpoints>,
@@ -418,6 +419,9 @@ pub(crate) fn create_checkpoint(
     let directory = crate::db::path(env, directory)?;
     let db = &checkpoints.get()?.0;
     db.create_checkpoint(&directory, 0)?;
+    if JavaRelease::of_caller(env)? >= JavaRelease::V10_1 {
+        return Ok(());
+    }
     let fs = db.db_options().env.fs;
     for name in fs.children(&directory)?.iter().filter(|name| name.ends_with(".log")) {
         let path = directory.join(name);
