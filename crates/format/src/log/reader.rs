@@ -420,13 +420,16 @@ impl<S: LogSource> LogReader<S> {
 
     /// Decompresses a payload of a compressed log into `piece`; returns whether it could. If the
     /// payload `begins` a record, decompression starts anew; otherwise `before` bytes of the record
-    /// are there.
+    /// are there. An empty payload changes nothing: a frame that is open goes on, as in RocksDB.
     fn decompress(&mut self, payload: Range<usize>, begins: bool, before: usize) -> bool {
         let Some(d) = &mut self.decompressor else { return true };
+        self.piece.clear();
+        if payload.is_empty() {
+            return true;
+        }
         if begins {
             d.reset();
         }
-        self.piece.clear();
         let most = self.max_record_bytes.saturating_sub(before);
         let is_good = d.append(self.blocks.bytes(payload), &mut self.piece, most);
         if !is_good {

@@ -326,6 +326,18 @@ fn compression_must_be_announced_once_and_first() {
     assert_eq!(records(&none, 1), [b"as it is"]);
 }
 
+#[cfg(feature = "zstd")]
+#[test]
+fn an_empty_payload_begins_no_frame() {
+    let zstd = physical(9, &7u32.to_le_bytes());
+    let frame = RecordCompressor::new().unwrap().compress(&[b"record"]).unwrap().to_vec();
+    let (first, last) = frame.split_at(5);
+    let between = [zstd.clone(), physical(2, first), physical(2, b""), physical(4, last)].concat();
+    assert_eq!(records(&between, 1), [b"record"]);
+    let alone = [zstd, physical(1, b""), physical(1, &frame)].concat();
+    assert_eq!(records(&alone, 1), [&b""[..], b"record"]);
+}
+
 #[cfg(not(feature = "zstd"))]
 #[test]
 fn a_compressed_log_is_refused_by_the_feature_it_needs() {
