@@ -60,18 +60,21 @@ pub(crate) struct TableWriter {
     unfinished: Option<UnfinishedTable>,
 }
 
-/// A table that is begun. Its drop leaves an empty file, unless there is a file: RheaKV expects the
-/// file also of a table without entries, which is closed and not finished.
+/// A table that is begun. Its drop leaves an empty file, unless the table is finished: RheaKV
+/// expects the file also of a table without entries, which is closed and not finished.
 #[derive(Debug)]
 struct UnfinishedTable {
     env: Env,
     path: PathBuf,
+    is_finished: bool,
 }
 
 impl Drop for UnfinishedTable {
     fn drop(&mut self) {
-        // Fails for a finished table. Other errors have no way to Java.
-        self.env.fs.create_writable_file(&self.path).and_then(|mut file| file.close()).ok();
+        if !self.is_finished {
+            // An error has no way to Java.
+            self.env.fs.create_writable_file(&self.path).and_then(|mut file| file.close()).ok();
+        }
     }
 }
 
@@ -239,7 +242,7 @@ pub(crate) fn open_writer(
 ) -> NativeResult<()> {
     let (writer, path) = (writer.get_mut()?, path(env, file)?);
     writer.writer.open(&path)?;
-    writer.unfinished = Some(UnfinishedTable { env: writer.env.clone(), path });
+    writer.unfinished = Some(UnfinishedTable { env: writer.env.clone(), path, is_finished: false });
     Ok(())
 }
 
@@ -270,7 +273,11 @@ pub(crate) fn writer_delete(
 }
 
 pub(crate) fn writer_finish(writer: NativeHandle<TableWriter>) -> NativeResult<()> {
-    writer.get_mut()?.writer.finish()?;
+    let writer = writer.get_mut()?;
+    writer.writer.finish()?;
+    if let Some(table) = &mut writer.unfinished {
+        table.is_finished = true;
+    }
     Ok(())
 }
 
