@@ -475,7 +475,8 @@ impl<S: LogSource> LogReader<S> {
         Some(self.corrupt(LogCorruption::BadSetCompression, offset, bytes))
     }
 
-    /// Empties the open record and returns the event of a record about the log.
+    /// Empties the open record and returns the event of a record about the log. Timestamp sizes
+    /// within a record apply, but are damage, as in RocksDB; a predecessor there is not.
     fn about_the_log(
         &mut self,
         record_type: Option<RecordType>,
@@ -486,7 +487,12 @@ impl<S: LogSource> LogReader<S> {
         use RecordType as T;
         let event = match record_type? {
             T::UserDefinedTimestampSize | T::RecyclableUserDefinedTimestampSize => {
-                self.timestamp_size_record(payload)
+                match (self.timestamp_size_record(payload), open.at) {
+                    (LogEvent::TimestampSizes, Some(at)) if !buf.is_empty() => {
+                        self.corrupt(LogCorruption::PartialRecord, at, buf.len())
+                    }
+                    (event, _) => event,
+                }
             }
             T::PredecessorWalInfo | T::RecyclablePredecessorWalInfo => self.predecessor_record(payload),
             _ => return None,

@@ -239,9 +239,27 @@ fn a_record_about_the_log_empties_the_one_that_is_open() {
     for (code, payload) in [(10, [7, 0, 0, 0, 8, 0].to_vec()), (130, vec![0; 24])] {
         let bytes = [physical(2, b"start"), physical(code, &payload), physical(4, b"end")].concat();
         let found = events(&bytes, 1);
-        assert!(matches!(found[0].0, LogEvent::TimestampSizes | LogEvent::Predecessor(_)), "{found:?}");
         assert_eq!(found[1], (LogEvent::Record { offset: 0 }, b"end".to_vec()));
     }
+}
+
+#[test]
+fn timestamp_sizes_within_a_record_apply_and_are_damage_and_a_predecessor_is_none() {
+    let sizes = physical(10, &[7, 0, 0, 0, 8, 0]);
+    let bytes = [physical(2, b"start"), sizes, physical(4, b"end")].concat();
+    let mut reader = LogReader::new(SliceSource(&bytes), 1);
+    let mut record = Vec::new();
+    let event = reader.next_record(&mut record).unwrap();
+    assert!(
+        matches!(event, LogEvent::Corrupt { what: LogCorruption::PartialRecord, offset: 0, dropped: 5, .. }),
+        "{event:?}"
+    );
+    assert_eq!(reader.timestamp_sizes(), [(ColumnFamilyId(7), 8)]);
+
+    let bytes = [physical(2, b""), physical(10, b""), physical(4, b"end")].concat();
+    assert_eq!(events(&bytes, 1)[0].0, LogEvent::TimestampSizes, "the open record has no bytes");
+    let bytes = [physical(2, b"start"), physical(130, &[0; 24]), physical(4, b"end")].concat();
+    assert!(matches!(events(&bytes, 1)[0].0, LogEvent::Predecessor(_)));
 }
 
 #[test]
