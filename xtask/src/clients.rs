@@ -47,7 +47,7 @@ const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];
 
 /// The library that the clients use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Behind {
+pub(crate) enum Behind {
     Esker,
     RocksDb,
 }
@@ -95,6 +95,13 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The environment in which the stock `librocksdb-sys` of version `sys` finds RocksDB's library.
+pub(crate) fn rocksdb_environment(root: &Path, sys: &str) -> Result<[(&'static str, PathBuf); 4], String> {
+    let dir = root.join("target/clients");
+    let clients = Clients { root: root.to_owned(), behind: Behind::RocksDb, esker: dir.join("prefix"), dir };
+    packages::stock_environment(&clients, sys)
 }
 
 /// Locks the directory of the suites, until the result is dropped.
@@ -349,7 +356,7 @@ fn files_below(dir: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Copies the files of `from`, which may be read-only, below `to`.
-fn copy_dir(from: &Path, to: &Path) -> Outcome {
+pub(crate) fn copy_dir(from: &Path, to: &Path) -> Outcome {
     for file in files_below(from)? {
         let target = to.join(file.strip_prefix(from).expect("the file is below the directory"));
         let error = |error: std::io::Error| format!("{}: {error}", target.display());

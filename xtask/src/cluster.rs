@@ -6,6 +6,7 @@
 //! everything else lies in the temporary directory, until the command ends. `KEEP_TEMP=1` keeps it.
 
 mod cometbft;
+mod compare;
 mod flink;
 mod http;
 mod java;

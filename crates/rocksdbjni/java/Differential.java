@@ -760,10 +760,12 @@ public final class Differential {
             writer.finish();
             try (final RocksDB db = RocksDB.open(ordered, path("ingested"));
                  final IngestExternalFileOptions ingest = new IngestExternalFileOptions()) {
+                ingest.setMoveFiles(true);
                 db.ingestExternalFile(Arrays.asList(path("written.sst")), ingest);
                 print(db.newIterator());
             }
         }
+        say("moved " + new java.io.File(path("written.sst")).exists());
         // RheaKV closes a table without entries, and expects an empty file.
         final java.io.File unfinished = new java.io.File(path("unfinished.sst"));
         try (final Options options = new Options(); final EnvOptions files = new EnvOptions();

@@ -4,6 +4,7 @@
 //   produce BROKER ROUNDS                writes ROUNDS records for each of the keys
 //   app BROKER DIRECTORY                 runs an instance of the job, until it is killed
 //   totals BROKER ROUNDS SECONDS         waits until each key's total is ROUNDS, and prints the sum
+//                                        and the seconds that it waited
 
 import java.time.Duration;
 import java.util.HashMap;
@@ -113,7 +114,9 @@ public final class KafkaTotals {
         final Properties properties = properties(broker);
         properties.put("isolation.level", "read_committed");
         final Map<String, Long> totals = new HashMap<>();
-        final long end = System.nanoTime() + seconds * 1_000_000_000L;
+        final long begin = System.nanoTime();
+        final long end = begin + seconds * 1_000_000_000L;
+        final double waited;
         try (final KafkaConsumer<String, Long> consumer =
                  new KafkaConsumer<>(properties, new StringDeserializer(), new LongDeserializer())) {
             final List<TopicPartition> partitions = IntStream.range(0, PARTITIONS)
@@ -125,6 +128,7 @@ public final class KafkaTotals {
                     totals.put(record.key(), record.value());
                 }
             }
+            waited = (System.nanoTime() - begin) / 1e9;
             // Records that would make a total too large come later.
             for (int i = 0; i < 5; i++) {
                 for (final ConsumerRecord<String, Long> record : consumer.poll(Duration.ofMillis(200))) {
@@ -133,7 +137,8 @@ public final class KafkaTotals {
             }
         }
         final long sum = totals.values().stream().mapToLong(Long::longValue).sum();
-        System.out.println("keys " + totals.size() + " sum " + sum + " equal " + isDone(totals, rounds));
+        System.out.println("keys " + totals.size() + " sum " + sum + " equal " + isDone(totals, rounds)
+            + " after " + waited + " seconds");
     }
 
     private static boolean isDone(final Map<String, Long> totals, final long rounds) {

@@ -1,8 +1,8 @@
-//! Clients that read and write registers at once, and record what they did.
+//! Clients that read and write registers at once, and record what they did, or only count it.
 //!
 //! In: the nodes, the number of clients, the longest time, a seed. The clients also stop when
 //! standard input ends, or has a byte. Out: counts of the operations; an error if the history of
-//! all clients is not linearizable.
+//! all clients is not linearizable. Clients that only count run for the whole time.
 
 use crate::linearizable::{Action, Operation, check};
 use crate::protocol::{Answer, Connection, NodeId, Request};
@@ -16,6 +16,8 @@ use tokio::sync::watch;
 
 /// Registers that the clients share. Few, so that clients meet.
 const KEYS: u64 = 12;
+/// Registers of clients that only count.
+const MEASURED_KEYS: u64 = 100_000;
 /// A request without an answer for this time is given up.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// A client's pause between operations. It keeps the number of operations small enough to check.
@@ -59,6 +61,33 @@ pub async fn run(
     check(&history)?;
     println!("the history is linearizable");
     if known < 100 { Err("fewer than 100 operations succeeded".into()) } else { Ok(()) }
+}
+
+/// Runs `clients` clients for `time`, which put and get without pauses, and prints their speed.
+/// # Errors
+/// A client had no answer.
+pub async fn measure(
+    nodes: BTreeMap<NodeId, String>,
+    clients: u64,
+    time: Duration,
+) -> Result<(), Box<dyn Error>> {
+    let (begin, nodes) = (Instant::now(), Arc::new(nodes));
+    let clients: Vec<_> = (0..clients)
+        .map(|id| {
+            let nodes = Arc::clone(&nodes);
+            tokio::spawn(async move { Client::new(id, 0, nodes, begin).count(time).await })
+        })
+        .collect();
+    let mut operations = 0;
+    for client in clients {
+        let done = client.await?;
+        if done == 0 {
+            return Err("a client had no answer".into());
+        }
+        operations += done;
+    }
+    println!("{:.0} operations a second", operations as f64 / begin.elapsed().as_secs_f64());
+    Ok(())
 }
 
 struct Client {
@@ -118,6 +147,23 @@ impl Client {
             tokio::time::sleep(PAUSE).await;
         }
         history
+    }
+
+    /// Puts and gets until `time` is over. Returns the number of answers.
+    async fn count(mut self, time: Duration) -> u64 {
+        let mut done = 0;
+        while self.begin.elapsed() < time {
+            let key = format!("key{:06}", self.below(MEASURED_KEYS));
+            let request = match self.below(2) {
+                0 => Request::Put { key, value: "value ".repeat(20) },
+                _ => Request::Get { key },
+            };
+            match self.ask(&request).await {
+                Outcome::Value(_) | Outcome::Written => done += 1,
+                Outcome::Unknown | Outcome::Refused => tokio::time::sleep(PAUSE).await,
+            }
+        }
+        done
     }
 
     /// Sends a request to the leader, as far as the client knows it.

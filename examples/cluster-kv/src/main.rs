@@ -11,6 +11,8 @@ mod node;
 mod peers;
 mod protocol;
 
+use protocol::NodeId;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +20,8 @@ use std::time::Duration;
 
 const USAGE: &str = "\
 cluster-kv node ID ADDRESS DIR                           a node of the service
-cluster-kv load SECONDS CLIENTS SEED ID=ADDRESS…         clients, and a check of their history";
+cluster-kv load SECONDS CLIENTS SEED ID=ADDRESS…         clients, and a check of their history
+cluster-kv measure CLIENTS SECONDS ID=ADDRESS…           clients without pauses, and their speed";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -37,14 +40,22 @@ async fn run(args: &[&str]) -> Result<(), Box<dyn Error>> {
     match args {
         ["node", id, address, dir] => node::run(id.parse()?, address, Path::new(dir)).await,
         ["load", seconds, clients, seed, nodes @ ..] if !nodes.is_empty() => {
-            let nodes = nodes.iter().map(|node| {
-                let (id, address) = node.split_once('=').ok_or(USAGE)?;
-                Ok((id.parse()?, address.to_owned()))
-            });
-            let nodes = nodes.collect::<Result<_, Box<dyn Error>>>()?;
             let time = Duration::from_secs(seconds.parse()?);
-            load::run(nodes, clients.parse()?, time, seed.parse()?).await
+            load::run(parsed(nodes)?, clients.parse()?, time, seed.parse()?).await
+        }
+        ["measure", clients, seconds, nodes @ ..] if !nodes.is_empty() => {
+            let time = Duration::from_secs(seconds.parse()?);
+            load::measure(parsed(nodes)?, clients.parse()?, time).await
         }
         _ => Err(USAGE.into()),
     }
+}
+
+/// The nodes of these arguments.
+fn parsed(nodes: &[&str]) -> Result<BTreeMap<NodeId, String>, Box<dyn Error>> {
+    let node = |node: &&str| {
+        let (id, address) = node.split_once('=').ok_or(USAGE)?;
+        Ok((id.parse()?, address.to_owned()))
+    };
+    nodes.iter().map(node).collect()
 }

@@ -225,21 +225,32 @@ pub(super) fn command(clients: &Clients, package: &Package, kept: &Path) -> Resu
     }
     test.arg("--").args(package.skipped.iter().flat_map(|name| ["--skip", name]));
     if shim.is_none() {
-        super::checked(Command::new("bash").arg(".ci/fetch-libclang").current_dir(&clients.root))?;
-        let prefix = match clients.behind {
-            Behind::Esker => clients.esker.clone(),
-            Behind::RocksDb => clients.rocksdb(package.sys)?,
-        };
-        test.env("ROCKSDB_LIB_DIR", prefix.join("lib")).env("LD_LIBRARY_PATH", prefix.join("lib"));
-        test.env("ROCKSDB_INCLUDE_DIR", prefix.join("include"));
-        // Oxigraph finds the library by pkg-config.
-        test.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        test.envs(stock_environment(clients, package.sys)?);
     }
     test.env("CARGO_TARGET_DIR", clients.dir.join(if shim.is_some() { "target" } else { "target-stock" }))
         .envs([("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_PROFILE_TEST_DEBUG", "false")])
         .envs([("CARGO_INCREMENTAL", "0"), ("CARGO_TERM_COLOR", "never")])
         .env("TMPDIR", kept);
     Ok(test)
+}
+
+/// The environment in which the stock `librocksdb-sys` of version `sys` finds the library.
+pub(super) fn stock_environment(
+    clients: &Clients,
+    sys: &str,
+) -> Result<[(&'static str, PathBuf); 4], String> {
+    super::checked(Command::new("bash").arg(".ci/fetch-libclang").current_dir(&clients.root))?;
+    let prefix = match clients.behind {
+        Behind::Esker => clients.esker.clone(),
+        Behind::RocksDb => clients.rocksdb(sys)?,
+    };
+    Ok([
+        ("ROCKSDB_LIB_DIR", prefix.join("lib")),
+        ("LD_LIBRARY_PATH", prefix.join("lib")),
+        ("ROCKSDB_INCLUDE_DIR", prefix.join("include")),
+        // Oxigraph finds the library by pkg-config.
+        ("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")),
+    ])
 }
 
 /// Checks that cargo does not ignore a patch.

@@ -5,7 +5,7 @@
 //! each thing that was shown. The blocks of the nodes, their results and the index's answers are
 //! compared as texts.
 
-mod compare;
+mod measure;
 mod network;
 
 use self::network::{Library, NODES, Network, base64};
@@ -67,7 +67,7 @@ pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
             let (pairs, seconds) = (number(0, 5)?, number(1, 30)?);
             let build = build(root, "release")?;
             let rocksdb = rocksdb(&build, &peers(root, given))?;
-            compare::run(&build.program, &[rocksdb, build.esker.clone()], pairs, seconds)
+            measure::run(&build.program, &rocksdb, &build.esker, pairs, seconds)
         }
         _ => Err(USAGE.to_owned()),
     }

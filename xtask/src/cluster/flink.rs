@@ -9,7 +9,7 @@
 
 use super::java::{Jar, JavaBuild};
 use super::process::ClusterProcess;
-use super::{Choices, Deadline, WorkDir};
+use super::{Choices, Deadline, WorkDir, compare};
 use crate::commands::Outcome;
 use std::fs;
 use std::path::Path;
@@ -31,6 +31,9 @@ const MINUTES: u64 = 10;
 
 /// Runs the job on Esker, or on RocksDB.
 pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
+    if let ["--compare", pairs @ ..] = flags {
+        return compare(root, compare::pairs(pairs)?);
+    }
     let build = JavaBuild::new(root, "flink", "FlinkTotals", &JARS, flags)?;
     let records = RECORDS[usize::from(!flags.is_empty())].to_string();
     let work = WorkDir::new("flink")?;
@@ -55,6 +58,29 @@ pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
     let success = deadline.wait(&"the job ends", || job.success())?;
     println!("JVM {last}, with three task managers, to the end:");
     report(&job, last)?;
+    expect_equal(&job, success)
+}
+
+/// Runs the job without faults on both libraries in turn.
+fn compare(root: &Path, pairs: u64) -> Outcome {
+    let build = JavaBuild::new(root, "flink", "FlinkTotals", &JARS, &["--release"])?;
+    let records = RECORDS[1].to_string();
+    compare::in_turn(pairs, &compare::figures("records/s"), |behind| {
+        let (work, mut used) = (WorkDir::new("flink")?, [0.0; 3]);
+        let mut job = start(&build.on(behind), &work.0, 1, &[&records, "100", "2"])?;
+        let success = Deadline::after(MINUTES).wait(&"the job ends", || {
+            // A process that ends no longer has figures: the last ones count.
+            used = compare::used([&job]).unwrap_or(used);
+            job.success()
+        })?;
+        expect_equal(&job, success)?;
+        let rate = compare::number_before(&job.log(), "records a second")?;
+        Ok([rate, used[0], used[1], used[2]])
+    })
+}
+
+/// Checks that the job has ended well, with the sums of a plain loop.
+fn expect_equal(job: &ClusterProcess, success: bool) -> Outcome {
     if !success || !job.log().contains("equal true") {
         return Err(format!("the job's sums are wrong, or it has failed:\n{}", job.end_of_log()));
     }

@@ -5,22 +5,26 @@
 
 use super::build_dir;
 use super::process::ClusterProcess;
+use crate::clients::Behind;
 use crate::commands::Outcome;
 use crate::jvm::{library, said};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
 /// A jar in Maven's names: group, artifact, version.
 pub(super) type Jar = (&'static str, &'static str, &'static str);
 
 /// A program of this tree with its class path, and the directory of the library.
+#[derive(Clone)]
 pub(super) struct JavaBuild {
     class: &'static str,
     class_path: String,
+    /// The directory of Esker's library. `None`: the library in the jar.
     library: Option<PathBuf>,
-    _lock: fs::File,
+    _lock: Rc<fs::File>,
 }
 
 impl JavaBuild {
@@ -50,7 +54,13 @@ impl JavaBuild {
         said(Command::new("javac").arg("-d").arg(&classes).arg("-cp").arg(&all_jars).arg(&source))?;
         let library = release.map(|release| library(root, &dir, release)).transpose()?;
         let class_path = format!("{all_jars}:{}", classes.display());
-        Ok(JavaBuild { class, class_path, library, _lock: lock })
+        Ok(JavaBuild { class, class_path, library, _lock: Rc::new(lock) })
+    }
+
+    /// The same program on the library in the jar, or still on Esker's.
+    pub(super) fn on(&self, behind: Behind) -> JavaBuild {
+        let library = self.library.clone().filter(|_| behind == Behind::Esker);
+        JavaBuild { library, ..self.clone() }
     }
 
     /// Starts the class on the library. `options` are the JVM's.
@@ -104,7 +114,8 @@ impl JavaBuild {
     }
 }
 
-const USAGE: &str = "[--release | --rocksdb]   (a build with optimizations; RocksDB's own library)";
+const USAGE: &str = "[--release | --rocksdb | --compare [PAIRS]]
+(a build with optimizations; RocksDB's own library; both in turn, without faults)";
 
 /// Lets Maven copy the jars and those that they need, unless it has copied the same ones before.
 fn fetch(dir: &Path, jar_dir: &Path, jars: &[Jar]) -> Outcome {

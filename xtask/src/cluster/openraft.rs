@@ -1,12 +1,14 @@
 //! Three nodes of `examples/cluster-kv`, a key-value service over openraft and its store for
-//! RocksDB, which the shim of crate `librocksdb-sys` puts on Esker.
+//! RocksDB, which the shim of crate `librocksdb-sys` puts on Esker. The stock crate puts it on
+//! RocksDB's library.
 //!
 //! In: openraft and its store from the crate registry. Out: a line for each thing that was shown.
 //! Clients run beside the faults; they check that their history is linearizable.
 
 use super::http::field;
 use super::process::ClusterProcess;
-use super::{Choices, Deadline, WorkDir};
+use super::{Choices, Deadline, WorkDir, compare};
+use crate::clients::{self, Behind};
 use crate::commands::{self, Outcome};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -14,27 +16,36 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const USAGE: &str = "\
-cargo xtask cluster openraft [--short]    a killed leader, nodes cut off, a node that joins by a snapshot";
+cargo xtask cluster openraft [--rocksdb] [--short]    a killed leader, nodes cut off, a node that joins by a snapshot
+cargo xtask cluster openraft --compare [PAIRS]        RocksDB and Esker in turn, without faults";
+
+/// The version of `librocksdb-sys` under openraft's store.
+const SYS: &str = "0.16.0";
+
+/// Clients of a run that is measured, and its seconds.
+const MEASURED: [&str; 2] = ["16", "20"];
 
 /// The number of nodes at first. One more joins.
 const NODES: usize = 3;
 
 /// Runs the service through its faults.
 pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
+    let (behind, flags) = match flags {
+        ["--compare", pairs @ ..] => return compare(root, compare::pairs(pairs)?),
+        ["--rocksdb", flags @ ..] => (Behind::RocksDb, flags),
+        flags => (Behind::Esker, flags),
+    };
     let is_short = match flags {
         [] => false,
         ["--short"] => true,
         _ => return Err(USAGE.to_owned()),
     };
-    let program = build(root)?;
+    let build = build(root, behind, &[])?;
     let mut choices = Choices::from_seed()?;
-    let mut service = Service::new(&program, Deadline::after(if is_short { 4 } else { 10 }))?;
-    for at in 0..NODES {
-        service.start(at)?;
-    }
-    service.begin()?;
+    let mut service = Service::start_all(&build, Deadline::after(if is_short { 4 } else { 10 }))?;
     let seed = choices.below(u64::from(u32::MAX));
-    let mut clients = service.clients(seed)?;
+    // They operate until they are told to end, and then check their history.
+    let mut clients = service.clients(&["load", "600", "6", &seed.to_string()])?;
     for _ in 0..if is_short { 1 } else { 4 } {
         service.kill_leader(&mut choices)?;
         service.cut_off_follower(&mut choices)?;
@@ -62,21 +73,71 @@ pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
     Ok(())
 }
 
+/// Measures both libraries in turn, without faults.
+fn compare(root: &Path, pairs: u64) -> Outcome {
+    let builds = [Behind::RocksDb, Behind::Esker].map(|behind| build(root, behind, &["--release"]));
+    let [rocksdb, esker] = builds;
+    let (rocksdb, esker) = (rocksdb?, esker?);
+    compare::in_turn(pairs, &compare::figures("operations/s"), |behind| {
+        let build = if behind == Behind::Esker { &esker } else { &rocksdb };
+        let mut service = Service::start_all(build, Deadline::after(5))?;
+        let mut clients = service.clients(&[&["measure"][..], &MEASURED].concat())?;
+        let is_success = service.deadline.wait(&"the clients end", || clients.success())?;
+        if !is_success {
+            return Err(clients.end_of_log());
+        }
+        let used = compare::used(service.nodes.iter().filter_map(|node| node.process.as_ref()))?;
+        let rate = compare::number_before(&clients.log(), "operations a second")?;
+        service.contents()?;
+        Ok([rate, used[0], used[1], used[2]])
+    })
+}
+
+/// The service's program, and the variables that it runs with.
+struct ServiceBuild {
+    program: PathBuf,
+    env: Vec<(&'static str, PathBuf)>,
+}
+
 /// Builds the service, and runs the tests of its checker. The build shares Esker's crates with the
 /// suites of `long clients`, so it has the versions of Esker's lock file.
-fn build(root: &Path) -> Result<PathBuf, String> {
-    let dir = root.join("examples/cluster-kv");
+fn build(root: &Path, behind: Behind, profile: &[&str]) -> Result<ServiceBuild, String> {
+    let (example, clients) = (root.join("examples/cluster-kv"), root.join("target/clients"));
+    let (dir, target, mut env) = match behind {
+        Behind::Esker => (example, clients.join("target"), Vec::new()),
+        Behind::RocksDb => {
+            let copy = without_patch(&example, &clients.join("cluster-kv"))?;
+            (copy, clients.join("target-stock"), clients::rocksdb_environment(root, SYS)?.to_vec())
+        }
+    };
     let lock = dir.join("Cargo.lock");
     std::fs::copy(root.join("Cargo.lock"), &lock).map_err(|error| format!("{}: {error}", lock.display()))?;
-    let target = root.join("target/clients/target");
-    let env = [("CARGO_TARGET_DIR", &*target.to_string_lossy())];
-    commands::run(&dir, &env, "cargo", &["test", "--quiet"])?;
-    commands::run(&dir, &env, "cargo", &["build", "--quiet"])?;
-    Ok(target.join("debug/cluster-kv"))
+    env.push(("CARGO_TARGET_DIR", target.clone()));
+    let values: Vec<_> = env.iter().map(|(name, value)| (*name, value.to_string_lossy())).collect();
+    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, &**value)).collect();
+    commands::run(&dir, &values, "cargo", &[&["test", "--quiet"], profile].concat())?;
+    commands::run(&dir, &values, "cargo", &[&["build", "--quiet"], profile].concat())?;
+    let profile = if profile.is_empty() { "debug" } else { "release" };
+    Ok(ServiceBuild { program: target.join(profile).join("cluster-kv"), env })
+}
+
+/// Copies the service to `to`, without the patch of its manifest: it then has the stock
+/// `librocksdb-sys`.
+fn without_patch(example: &Path, to: &Path) -> Result<PathBuf, String> {
+    std::fs::remove_dir_all(to).ok();
+    clients::copy_dir(example, to)?;
+    let path = to.join("Cargo.toml");
+    let error = |error: std::io::Error| format!("{}: {error}", path.display());
+    let manifest = std::fs::read_to_string(&path).map_err(error)?;
+    let (head, patch) = manifest.split_once("[patch.crates-io]\n").ok_or("the manifest has no patch")?;
+    let (_, rest) = patch.split_once("\n\n").ok_or("nothing is behind the patch")?;
+    std::fs::write(&path, format!("{head}{rest}")).map_err(error)?;
+    Ok(to.to_owned())
 }
 
 struct Service {
     program: PathBuf,
+    env: Vec<(&'static str, PathBuf)>,
     nodes: Vec<ServiceNode>,
     deadline: Deadline,
     /// Removed last, when no node writes to it.
@@ -99,7 +160,8 @@ struct ServiceState {
 }
 
 impl Service {
-    fn new(program: &Path, deadline: Deadline) -> Result<Service, String> {
+    /// Starts three nodes, which have a leader then.
+    fn start_all(build: &ServiceBuild, deadline: Deadline) -> Result<Service, String> {
         // Addresses of this process alone, so two services need no different ports.
         let number = std::process::id();
         let nodes = (1..=NODES + 1).map(|id| {
@@ -107,21 +169,32 @@ impl Service {
             ServiceNode { id, address, process: None }
         });
         let (nodes, dir) = (nodes.collect(), WorkDir::new("openraft")?);
-        Ok(Service { program: program.to_owned(), nodes, deadline, dir })
+        let (program, env) = (build.program.clone(), build.env.clone());
+        let mut service = Service { program, env, nodes, deadline, dir };
+        for at in 0..NODES {
+            service.start(at)?;
+        }
+        service.begin()?;
+        Ok(service)
     }
 
     /// Starts a node, and returns when it answers.
     fn start(&mut self, at: usize) -> Outcome {
-        let node = &mut self.nodes[at];
+        let node = &self.nodes[at];
         let name = format!("node{}", node.id);
-        let store = self.dir.0.join(&name).to_string_lossy().into_owned();
-        let args = ["node".to_owned(), node.id.to_string(), node.address.clone(), store];
-        let log = self.dir.0.join(format!("{name}.log"));
-        node.process = Some(ClusterProcess::start(&name, &self.program, &args, &[], &log)?);
+        let store = self.dir.0.join(&name);
+        let args = ["node", &node.id.to_string(), &node.address, &store.to_string_lossy()];
+        self.nodes[at].process = Some(self.process(&name, &args)?);
         self.deadline.wait(&format!("{name} answers"), || {
-            node.expect_running()?;
-            Ok(node.state().map(drop))
+            self.nodes[at].expect_running()?;
+            Ok(self.nodes[at].state().map(drop))
         })
+    }
+
+    fn process(&self, name: &str, args: &[&str]) -> Result<ClusterProcess, String> {
+        let env: Vec<(&str, &Path)> = self.env.iter().map(|(name, value)| (*name, &**value)).collect();
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        ClusterProcess::start(name, &self.program, &args, &env, &self.dir.0.join(format!("{name}.log")))
     }
 
     /// Begins the cluster, and returns when it has a leader.
@@ -137,12 +210,12 @@ impl Service {
         Ok(())
     }
 
-    /// Starts clients that operate until they are told to end, and then check their history.
-    fn clients(&self, seed: u64) -> Result<ClusterProcess, String> {
-        let mut args = ["load", "600", "6"].map(str::to_owned).to_vec();
-        args.push(seed.to_string());
-        args.extend(self.nodes.iter().map(|node| format!("{}={}", node.id, node.address)));
-        ClusterProcess::start("clients", &self.program, &args, &[], &self.dir.0.join("clients.log"))
+    /// Starts clients with these arguments before the nodes.
+    fn clients(&self, args: &[&str]) -> Result<ClusterProcess, String> {
+        let nodes: Vec<String> =
+            self.nodes.iter().map(|node| format!("{}={}", node.id, node.address)).collect();
+        let args: Vec<&str> = args.iter().copied().chain(nodes.iter().map(String::as_str)).collect();
+        self.process("clients", &args)
     }
 
     /// Waits until a node leads in the newest term, other than the node at `except`.

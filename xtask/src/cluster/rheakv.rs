@@ -7,7 +7,7 @@
 
 use super::java::{Jar, JavaBuild, free_port};
 use super::process::ClusterProcess;
-use super::{Deadline, WorkDir};
+use super::{Deadline, WorkDir, compare};
 use crate::commands::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,9 @@ struct RheaCluster<'b> {
 
 /// Runs the stores on Esker, or on RocksDB.
 pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
+    if let ["--compare", pairs @ ..] = flags {
+        return compare(root, compare::pairs(pairs)?);
+    }
     let build = JavaBuild::new(root, "rheakv", "RheaStores", &JARS, flags)?;
     let work = WorkDir::new("rheakv")?;
     let begin = Instant::now();
@@ -58,6 +61,22 @@ pub(super) fn run(root: &Path, flags: &[&str]) -> Outcome {
     cluster.end()?;
     println!("{} seconds in all", begin.elapsed().as_secs());
     Ok(())
+}
+
+/// Loads both libraries in turn, without faults.
+fn compare(root: &Path, pairs: u64) -> Outcome {
+    let build = JavaBuild::new(root, "rheakv", "RheaStores", &JARS, &["--release"])?;
+    compare::in_turn(pairs, &compare::figures("calls/s"), |behind| {
+        let (build, work) = (build.on(behind), WorkDir::new("rheakv")?);
+        let mut cluster = RheaCluster::start(&build, &work.0)?;
+        // The first load warms the JVMs up.
+        cluster.load()?;
+        let rate = compare::number_before(&cluster.load()?, "a second")?;
+        let used = compare::used(&cluster.stores)?;
+        cluster.check("loaded twice")?;
+        cluster.end()?;
+        Ok([rate, used[0], used[1], used[2]])
+    })
 }
 
 impl<'b> RheaCluster<'b> {

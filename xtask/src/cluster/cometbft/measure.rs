@@ -1,16 +1,16 @@
-//! The network on RocksDB and on Esker in turn: throughput, block time, processor time, memory,
-//! bytes written, speed of catching up.
+//! One run of the network under a load: throughput, block time, processor time, memory, bytes
+//! written, speed of catching up.
 //!
-//! In: the libraries, the number of pairs, and the seconds of a run. Out: a line for each run, then
-//! the medians of both libraries, and the median ratio of the pairs. A run on `memdb`, CometBFT's
-//! map in memory, shows the share of the store: no store can make the network faster than that.
+//! In: the libraries, the number of pairs, and the seconds of a run. Out: the figures of both in
+//! turn. A run on `memdb`, CometBFT's map in memory, shows the share of the store: no store can
+//! make the network faster than that.
 
 use super::super::Deadline;
-use super::super::http::post;
+use super::super::compare::{self, Figure};
+use super::super::http::{get, post};
 use super::network::{Library, NODES, Network, base64, numbers};
-use crate::cluster::http::get;
+use crate::clients::Behind;
 use crate::commands::Outcome;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +20,7 @@ const TRANSACTION: usize = 3000;
 /// Transactions in one request.
 const BATCH: usize = 50;
 
-/// Names and units of the figures, and whether more is better.
-const FIGURES: [(&str, bool); 6] = [
+const FIGURES: [Figure; 6] = [
     ("transactions/s", true),
     ("block time, ms", false),
     ("processor ms/transaction", false),
@@ -30,49 +29,15 @@ const FIGURES: [(&str, bool); 6] = [
     ("catch-up, blocks/s", true),
 ];
 
-type Figures = [f64; FIGURES.len()];
-
-/// Runs `pairs` pairs, and one network on `memdb`.
-pub(super) fn run(program: &Path, libraries: &[Library; 2], pairs: u64, seconds: u64) -> Outcome {
+/// Compares RocksDB with Esker in `pairs` pairs, and runs one network on `memdb`.
+pub(super) fn run(program: &Path, rocksdb: &Library, esker: &Library, pairs: u64, seconds: u64) -> Outcome {
     let deadline = Deadline::after((2 * pairs + 1) * (seconds / 60 + 3));
-    let mut figures: [Vec<Figures>; 2] = [Vec::new(), Vec::new()];
-    for pair in 0..pairs {
-        // The order changes from pair to pair.
-        for at in if pair % 2 == 0 { [0, 1] } else { [1, 0] } {
-            let measured = measure(program, &libraries[at], "rocksdb", seconds, deadline)?;
-            println!("{:8} {}", libraries[at].name, line(&measured));
-            figures[at].push(measured);
-        }
-    }
-    let memory = measure(program, &libraries[1], "memdb", seconds, deadline)?;
-    println!("{:8} {}", "memdb", line(&memory));
-    for (at, (name, _)) in FIGURES.iter().enumerate() {
-        let [theirs, ours] = [0, 1].map(|library| median(figures[library].iter().map(|f| f[at]).collect()));
-        println!("{name}: {} {theirs:.2}, {} {ours:.2}", libraries[0].name, libraries[1].name);
-    }
-    for (at, (name, is_better)) in FIGURES.iter().enumerate() {
-        let pairs = figures[0].iter().zip(&figures[1]);
-        let ratios = pairs.map(
-            |(rocksdb, esker)| {
-                if *is_better { esker[at] / rocksdb[at] } else { rocksdb[at] / esker[at] }
-            },
-        );
-        println!("{name}: Esker is better by {:.2} (median of the pairs)", median(ratios.collect()));
-    }
-    Ok(())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn line(figures: &Figures) -> String {
-    let mut line = String::new();
-    for ((name, _), figure) in FIGURES.iter().zip(figures) {
-        write!(line, "{figure:.2} {name} · ").expect("a String takes all text");
-    }
-    line.trim_end_matches(" · ").to_owned()
+    let memory = measure(program, esker, "memdb", seconds, deadline)?;
+    println!("{:8} {}", "memdb", compare::line(&FIGURES, &memory));
+    compare::in_turn(pairs, &FIGURES, |behind| {
+        let library = if behind == Behind::Esker { esker } else { rocksdb };
+        measure(program, library, "rocksdb", seconds, deadline)
+    })
 }
 
 /// One run: a load of `seconds`, then a wiped node that catches up (not on `memdb`).
@@ -82,36 +47,30 @@ fn measure(
     backend: &str,
     seconds: u64,
     deadline: Deadline,
-) -> Result<Figures, String> {
+) -> Result<[f64; FIGURES.len()], String> {
     let mut network = Network::new(program, library, backend, deadline)?;
     network.start_all(library)?;
     let (first, begin) = (network.wait_for(0, 3)?.height, Instant::now());
-    let processor = processor_time(&network)?;
+    let [processor, ..] = used(&network)?;
     load(&network, Duration::from_secs(seconds))?;
     let (last, elapsed) = (network.height()?, begin.elapsed().as_secs_f64());
-    let processor = processor_time(&network)? - processor;
-    let (mut memory, mut written) = (0, 0);
-    for process in network.nodes.iter().filter_map(|node| node.process.as_ref()) {
-        memory = memory.max(process.peak_memory()?);
-        written += process.written()?;
-    }
+    let [since, memory, written] = used(&network)?;
     let transactions = transactions(&network.nodes[0].rpc, first + 1, last)?;
     let catch_up = if backend == "memdb" { f64::NAN } else { catch_up(&mut network, library)? };
     #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-    let [blocks, transactions, memory, written, processor] =
-        [last - first, transactions, memory, written, processor].map(|number| number as f64);
+    let [blocks, transactions] = [last - first, transactions].map(|number| number as f64);
     Ok([
         transactions / elapsed,
         1000.0 * elapsed / blocks,
-        10.0 * processor / transactions,
-        memory / 1e6,
-        written / 1e6,
+        1000.0 * (since - processor) / transactions,
+        memory,
+        written,
         catch_up,
     ])
 }
 
-fn processor_time(network: &Network) -> Result<u64, String> {
-    network.nodes.iter().filter_map(|node| node.process.as_ref()).map(|p| p.processor_time()).sum()
+fn used(network: &Network) -> Result<[f64; 3], String> {
+    compare::used(network.nodes.iter().filter_map(|node| node.process.as_ref()))
 }
 
 /// Sends batches of transactions to all nodes until `time` is over.
