@@ -29,6 +29,7 @@ mod encryption;
 mod explain;
 mod failure;
 mod host;
+mod io_tracer_parser;
 mod ldb;
 #[cfg(feature = "benchmarks")]
 mod lock_bench;
@@ -104,6 +105,9 @@ enum Command {
     #[cfg(feature = "campaigns")]
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::CrashFlags),
+    /// Prints a trace of I/O, as RocksDB's io_tracer_parser
+    #[command(name = "io_tracer_parser")]
+    IoTracerParser(io_tracer_parser::IoTracerOptions),
     /// Administers a database, and reads and writes data, like RocksDB's ldb
     Ldb(Box<ldb::LdbOptions>),
     /// Measures how many locks per second the lock manager takes and releases
@@ -160,6 +164,7 @@ impl CommandLine {
                 | Command::Compare(_)
                 | Command::Compat(_)
                 | Command::Explain(_)
+                | Command::IoTracerParser(_)
                 | Command::Ldb(_)
                 | Command::SstDump(_)
                 | Command::TraceAnalyzer(_)
@@ -174,6 +179,7 @@ impl CommandLine {
             | Command::Compare(_)
             | Command::Compat(_)
             | Command::Explain(_)
+            | Command::IoTracerParser(_)
             | Command::Verify(_) => true,
             Command::Ldb(options) => options.only_reads(),
             Command::SstDump(options) => options.only_reads(),
@@ -214,6 +220,7 @@ impl CommandLine {
             Command::DbStress(flags) => db_stress::run(flags, host),
             #[cfg(feature = "campaigns")]
             Command::DbCrashtest(flags) => db_stress::run_crash_test(flags, host),
+            Command::IoTracerParser(options) => io_tracer_parser::run(options, host),
             Command::Ldb(options) => ldb::run(options, host),
             #[cfg(feature = "benchmarks")]
             Command::LockBench(arguments) => lock_bench::run(arguments, host),

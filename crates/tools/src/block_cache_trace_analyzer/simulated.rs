@@ -54,13 +54,12 @@ impl Simulation {
             if sizes.is_empty() {
                 return Err(wrong("it has no size"));
             }
-            let shard_bits: i32 =
-                shard_bits.parse().map_err(|_| wrong("the number of shard bits is none"))?;
+            let shard_bits: i32 = shard_bits.parse().map_err(|_| wrong("SHARD_BITS is no number"))?;
             if !(0..20).contains(&shard_bits) {
                 return Err(wrong("the number of shard bits must be at least 0 and below 20"));
             }
             let ghost_bytes =
-                parse_bytes(ghost_bytes).ok_or_else(|| wrong("the size of the ghost cache is none"))?;
+                parse_bytes(ghost_bytes).ok_or_else(|| wrong("GHOST_BYTES is no number of bytes"))?;
             for size in sizes {
                 let bytes = parse_bytes(size).filter(|bytes| *bytes > 0);
                 let bytes = bytes.ok_or_else(|| wrong("a size must be a number of bytes above 0"))?;

@@ -1,5 +1,5 @@
 //! Commands on single log files, without an open database: dump_wal, manifest_dump,
-//! file_checksum_dump.
+//! file_checksum_dump, compaction_progress_dump.
 
 use super::session::db_path;
 use super::{Common, Out};
@@ -8,9 +8,12 @@ use crate::host::Host;
 use crate::manifest::{ManifestFileSource, ManifestState, edit_text};
 use crate::text::hex;
 use clap::Args;
+use esker::internals::base::{SequenceNumber, ValueType};
 use esker::internals::env::FileSystem;
+use esker::internals::format::compaction_progress::{CompactionProgress, LevelProgress};
 use esker::internals::format::file_name::{FileType, descriptor_file_name, parse_file_name};
-use esker::internals::format::log::{LogEvent, LogReader};
+use esker::internals::format::key::ParsedInternalKey;
+use esker::internals::format::log::{LogEvent, LogReader, next_strict};
 use esker::internals::format::version_edit::BlobFileAddition;
 use esker::internals::format::write_batch::WriteBatchView;
 use esker::internals::version::read_current;
@@ -46,6 +49,63 @@ pub(super) struct ManifestDumpOptions {
     /// Print each version edit, too
     #[arg(long)]
     verbose: bool,
+}
+
+/// Prints the records of a compaction that can be resumed, in the form of RocksDB 11.8's command.
+/// # Errors
+/// A damaged record, which RocksDB's command passes over. A record torn at the end counts as none.
+pub(super) fn compaction_progress_dump(path: &Path, host: &Host, out: &mut Out) -> CommandOutcome {
+    let file = host
+        .fs()
+        .new_sequential_file(path)
+        .map_err(|e| Failure::new(format_args!("Failed to open compaction progress file {e}")))?;
+    writeln!(out, "Compaction Progress File: {}", path.display())?;
+    writeln!(out, "============================================")?;
+    let mut log = LogReader::new(ManifestFileSource(file), 0);
+    let (mut record, mut count) = (Vec::new(), 0);
+    while next_strict(&mut log, &mut record, &path.display())? {
+        if let Some(progress) = CompactionProgress::decode(&record).map_err(|e| e.at(path.display()))? {
+            writeln!(out, "Progress Record {count}:\n{}", progress_text(&progress))?;
+            count += 1;
+        }
+    }
+    Ok(match count {
+        0 => writeln!(out, "No valid records found in the compaction progress file.")?,
+        _ => writeln!(out, "\nTotal records: {count}")?,
+    })
+}
+
+fn progress_text(progress: &CompactionProgress) -> String {
+    let level = |level: &LevelProgress| {
+        format!(
+            "SubcompactionProgressPerLevel{{ num_processed_output_records={}, output_files_count={}, \
+             last_persisted_output_files_count=0 }}",
+            level.output_records,
+            level.files.len()
+        )
+    };
+    let next = match ParsedInternalKey::parse(&progress.next_key) {
+        Ok(key) => {
+            let sequence = match key.sequence {
+                SequenceNumber::MAX => "kMaxSequenceNumber".to_owned(),
+                sequence => sequence.to_string(),
+            };
+            let value_type = match key.value_type {
+                ValueType::SEEK => "kValueTypeForSeek".to_owned(),
+                other => (other as u8).to_string(),
+            };
+            format!("user_key(hex)={}, seq={sequence}, type={value_type}", hex(key.user_key))
+        }
+        Err(_) if progress.next_key.is_empty() => String::new(),
+        Err(_) => format!("raw={}", hex(&progress.next_key)),
+    };
+    format!(
+        "SubcompactionProgress{{ next_internal_key_to_compact={next}, num_processed_input_records={}, \
+         output_level_progress={}, proximal_output_level_progress={} }}",
+        progress.input_records,
+        level(&progress.output),
+        level(&progress.proximal)
+    )
 }
 
 pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> CommandOutcome {

@@ -153,6 +153,12 @@ enum Command {
         #[arg(long)]
         path: Option<PathBuf>,
     },
+    /// Prints the records of a compaction that can be resumed
+    CompactionProgressDump {
+        /// Path of the file COMPACTION_PROGRESS-N
+        #[arg(long)]
+        path: PathBuf,
+    },
     /// Stores the entries on standard input: lines KEY ==> VALUE
     Load(files::LoadOptions),
     /// Makes a table of the entries on standard input: lines KEY ==> VALUE, in key order
@@ -253,6 +259,7 @@ impl LdbOptions {
                 | Command::DumpWal(_)
                 | Command::ManifestDump(_)
                 | Command::FileChecksumDump { .. }
+                | Command::CompactionProgressDump { .. }
                 | Command::ListColumnFamilies
                 | Command::Checkconsistency
                 | Command::Approxsize(_)
@@ -271,6 +278,7 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         Command::FileChecksumDump { path } => {
             return logs::file_checksum_dump(common, path.as_deref(), host, out);
         }
+        Command::CompactionProgressDump { path } => return logs::compaction_progress_dump(path, host, out),
         Command::ListColumnFamilies => return admin::list_column_families(common, host, out),
         Command::Dump(options) => {
             if let Some(done) = dump::dump_file(common, options, host, out) {

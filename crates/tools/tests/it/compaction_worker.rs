@@ -1,6 +1,11 @@
 //! Compactions by workers in other processes: `esker compaction_worker`.
 
 use crate::run::esker;
+use esker::internals::base::{SequenceNumber, ValueType};
+use esker::internals::format::compaction_progress::CompactionProgress;
+use esker::internals::format::key::{internal_key, seek_key};
+use esker::internals::format::log::LogWriter;
+use esker::internals::format::version_edit::FileMetaData;
 use esker::options::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus as Status,
     CompactionServiceOptionsOverride, CompactionServiceScheduleResponse, CompressionType,
@@ -333,6 +338,51 @@ fn another_worker_goes_on_where_a_killed_one_ended() {
         let log = compact_after_a_kill(harm);
         assert!(log.contains("Resuming the compaction after "), "{harm:?}: {log}");
     }
+}
+
+#[test]
+fn recorded_progress_is_printed_in_the_form_of_rocksdbs_tool() {
+    let dir = TempDir::new("progress-dump");
+    let path = dir.join("COMPACTION_PROGRESS-1");
+    let next_key = seek_key(b"k1", SequenceNumber::MAX);
+    let mut progress = CompactionProgress { next_key, input_records: 9, ..CompactionProgress::default() };
+    progress.output.output_records = 7;
+    let key = internal_key(b"k0", SequenceNumber(1), ValueType::Value);
+    let table = FileMetaData { smallest: key.clone(), largest: key, ..FileMetaData::default() };
+    progress.output.files.push(table);
+    let (mut log, mut bytes) = (LogWriter::new(0, false), Vec::new());
+    log.add_record(&progress.encode(), &mut bytes);
+    progress.next_key = vec![7];
+    log.add_record(&progress.encode(), &mut bytes);
+    std::fs::write(&path, &bytes).expect("written");
+    let level = |records, files| {
+        format!(
+            "SubcompactionProgressPerLevel{{ num_processed_output_records={records}, \
+             output_files_count={files}, last_persisted_output_files_count=0 }}"
+        )
+    };
+    let record = |number, next| {
+        format!(
+            "Progress Record {number}:\nSubcompactionProgress{{ next_internal_key_to_compact={next}, \
+             num_processed_input_records=9, output_level_progress={}, \
+             proximal_output_level_progress={} }}\n",
+            level(7, 1),
+            level(0, 0)
+        )
+    };
+    let head = format!("Compaction Progress File: {}\n{}\n", path.display(), "=".repeat(44));
+    let first = record(0, "user_key(hex)=6B31, seq=kMaxSequenceNumber, type=kValueTypeForSeek");
+    let second = record(1, "raw=07");
+    let flag = format!("--path={}", path.display());
+    let dump = || esker(&["ldb", "compaction_progress_dump", &flag]);
+    assert_eq!(dump().ok(), format!("{head}{first}{second}\nTotal records: 2\n"));
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("written");
+    assert_eq!(dump().ok(), format!("{head}{first}\nTotal records: 1\n"), "a torn record is none");
+    std::fs::write(&path, b"").expect("written");
+    assert!(dump().ok().ends_with("No valid records found in the compaction progress file.\n"));
+    std::fs::write(&path, &bytes).expect("written");
+    crate::run::flip(&path, 10);
+    assert!(dump().failed().contains("COMPACTION_PROGRESS-1"));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! `esker trace_analyzer` and `esker block_cache_trace_analyzer`.
+//! `esker trace_analyzer`, `esker block_cache_trace_analyzer` and `esker io_tracer_parser`.
 
 use crate::run::{esker, files, peer};
+use esker::internals::format::trace::binary_header;
 use esker::trace::{
-    BlockCacheTraceOptions, Query, TraceFrame, TraceKind, TraceWriter, new_file_trace_writer,
+    BlockCacheTraceOptions, IoOp, Query, TraceFrame, TraceKind, TraceWriter, new_file_trace_writer,
 };
 use esker::{Db, Env, Options, WriteBatch};
 use esker_testkit::TempDir;
@@ -229,6 +230,58 @@ fn miss_ratios_are_written_for_caches_of_several_kinds_and_sizes() {
     assert!(lines[1..].iter().all(|line| line[5] == lines[1][5]), "{curve}");
 }
 
+#[test]
+fn operations_of_a_trace_of_io_are_printed_in_the_form_of_rocksdbs_tool() {
+    let temp = TempDir::new("io-tracer-parser");
+    let path = temp.join("io");
+    let mut writer = new_file_trace_writer(&Env::default(), &path).unwrap();
+    let frame = |timestamp, kind: TraceKind, payload: &[u8]| {
+        let mut record = Vec::new();
+        TraceFrame { timestamp, kind: kind as u8, payload }.encode(&mut record);
+        record
+    };
+    writer.write(&frame(SECOND, TraceKind::Begin, &binary_header((11, 8)))).unwrap();
+    let append = IoOp {
+        timestamp: 2 * SECOND,
+        file_operation: b"Append",
+        latency: 1500,
+        io_status: b"OK",
+        file_name: b"000004.log",
+        len: Some(27),
+        offset: Some(0),
+        ..IoOp::default()
+    };
+    let size = IoOp {
+        file_operation: b"GetFileSize",
+        io_status: b"IO error",
+        file_size: Some(7),
+        len: None,
+        offset: None,
+        request_id: Some(b"r1"),
+        ..append.clone()
+    };
+    for op in [append, size] {
+        let mut record = Vec::new();
+        op.encode(&mut record);
+        writer.write(&record).unwrap();
+    }
+    writer.close().unwrap();
+    let flag = format!("--io_trace_file={}", path.display());
+    let lines = "Start Time: 1000000\nRocksDB Major Version: 11\nRocksDB Minor Version: 8\n\
+        Access Time : 2000000             , File Name: 000004.log          , File Operation: Append            , \
+        Latency: 1500      , IO Status: OK, Length: 27, Offset: 0\n\
+        Access Time : 2000000             , File Name: 000004.log          , File Operation: GetFileSize       , \
+        Latency: 1500      , IO Status: IO error, File Size: 7, Request Id: r1\n";
+    assert_eq!(esker(&["io_tracer_parser", &flag]).ok(), lines, "a trace without a footer");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&whole[..], &frame(3 * SECOND, TraceKind::End, b"")].concat()).unwrap();
+    assert_eq!(esker(&["io_tracer_parser", &flag]).ok(), lines);
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let cut = esker(&["io_tracer_parser", &flag]);
+    assert!(cut.out.ends_with("Length: 27, Offset: 0\n"), "{}", cut.out);
+    assert!(cut.failed().contains("ends within a record"));
+}
+
 /// Some reports have a line for each second. A forged time would make such a report almost endless.
 #[test]
 fn a_forged_time_is_damage_before_a_report_is_made() {
@@ -268,18 +321,19 @@ fn bad_traces_and_flags_are_named_before_a_file_is_made() {
     std::fs::write(&cut, &bytes[..bytes.len() - 30]).unwrap();
     std::fs::write(&empty, b"").unwrap();
     std::fs::write(&other, b"no trace, and long enough to look like one").unwrap();
-    for tool in
-        [&["trace_analyzer", "--trace_path"], &["block_cache_trace_analyzer", "--block_cache_trace_path"]]
-    {
+    for tool in [
+        &["trace_analyzer", "--trace_path"],
+        &["block_cache_trace_analyzer", "--block_cache_trace_path"],
+        &["io_tracer_parser", "--io_trace_file"],
+    ] {
         for path in [&empty, &other, &temp.join("none")] {
             let told = esker(&[tool[0], &format!("{}={}", tool[1], path.display())]).failed();
             assert!(told.contains(path.to_str().unwrap()), "{told}");
         }
-        // The analyzer of block cache traces refuses a trace of queries.
-        if tool[0] == "block_cache_trace_analyzer" {
-            assert!(
-                esker(&[tool[0], &format!("{}={}", tool[1], whole.display())]).failed().contains("queries")
-            );
+        // The other tools refuse a trace of queries.
+        if tool[0] != "trace_analyzer" {
+            let told = esker(&[tool[0], &format!("{}={}", tool[1], whole.display())]).failed();
+            assert!(told.contains("queries"), "{told}");
         }
     }
     let flag = |path: &Path| format!("--trace_path={}", path.display());
