@@ -33,7 +33,7 @@ fn main() {
     let absent: Vec<&&Function> = functions.values().filter(|function| !is_there(&function.name)).collect();
     let names: Vec<&str> = absent.iter().map(|function| function.name.as_str()).collect();
     let missing: String = absent.iter().map(|function| missing(function, &callbacks)).collect();
-    let out = env::var("OUT_DIR").expect("cargo sets it");
+    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("accessors.rs"), accessors).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("missing.rs"), missing).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("missing_names.rs"), format!("&{names:?}"))

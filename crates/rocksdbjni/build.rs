@@ -45,7 +45,7 @@ fn main() {
     }
     assert!(wrong.is_empty(), "built.txt: arguments neither used nor declared unused, or both: {wrong:#?}");
     table.push(']');
-    let out = env::var("OUT_DIR").expect("cargo sets it");
+    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("natives.rs"), functions).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("table.rs"), table).expect("OUT_DIR can be written");
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> DemoOutcome<u64
         stage.report.rate(what, reported, 0, part.end());
         stage.report.rate("recoveries from it (within the line above)", u64::from(kills), 0, recovery);
         stage.report.verified(format!("acknowledged writes there after {kills} kill -9"), reported);
-        stage.report.verified("batches of killed processes whole, without holes", left / 2);
+        stage.report.verified("batches of killed processes that are whole", left / 2);
     }
     Ok(left)
 }

@@ -27,8 +27,12 @@ pub(crate) fn run(stage: &mut Stage, db: &Db) -> DemoOutcome<u64> {
     check_both(db, &records, &snapshot, &gone)?;
     part.advance(1);
     stage.report.rate("delete_range, full compaction, checks", deleted, 0, part.end());
-    stage.report.verified("deleted keys the snapshot still sees, before and after compaction", 2 * deleted);
-    stage.report.verified("deleted keys the present does not see, before and after compaction", 2 * deleted);
+    stage
+        .report
+        .verified("deleted keys that the snapshot still sees, before and after compaction", 2 * deleted);
+    stage
+        .report
+        .verified("deleted keys that other reads do not see, before and after compaction", 2 * deleted);
     Ok(records.count() - deleted)
 }
 

@@ -34,7 +34,7 @@ fn apply(slf: &Bound<'_, PyWriter>, options: &WriteOptions, change: Change<'_>) 
         View::Transaction(cell) => {
             if *options != WriteOptions::default() {
                 return Err(PyTypeError::new_err(
-                    "options of a transaction's writes are options of the transaction",
+                    "a write in a transaction takes no options; give them to the transaction",
                 ));
             }
             cell.run(py, |txn| match change {

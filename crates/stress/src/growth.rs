@@ -56,7 +56,7 @@ impl fmt::Display for GrowthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "growth: {} cells grow as docs/growth.md allows; {} make no sense by it",
+            "growth: {} cells grow as docs/growth.md allows; {} have no meaning there",
             self.cells, self.senseless
         )
     }
