@@ -73,7 +73,7 @@ fn compare(root: &Path, pairs: u64) -> Outcome {
         cluster.load()?;
         let rate = compare::number_before(&cluster.load()?, "a second")?;
         let used = compare::used(&cluster.stores)?;
-        cluster.check("loaded twice")?;
+        cluster.checked()?;
         cluster.end()?;
         Ok([rate, used[0], used[1], used[2]])
     })
@@ -180,9 +180,12 @@ impl<'b> RheaCluster<'b> {
     }
 
     /// Lets the client compare what the stores answer with what they acknowledged.
+    fn checked(&mut self) -> Result<String, String> {
+        answer(self.deadline, &mut self.client, "check", "checked: ")
+    }
+
     fn check(&mut self, step: &str) -> Outcome {
-        let found = answer(self.deadline, &mut self.client, "check", "checked: ")?;
-        println!("{step}; {found}");
+        println!("{step}; {}", self.checked()?);
         Ok(())
     }
 
