@@ -2,8 +2,9 @@
 //!
 //! In: the jars of RocksJava, which Maven fetches, and `librocksdbjni.so`, which is built here.
 //! Out: an error if `natives.txt` differs from the natives in the jars, or if the program
-//! `Differential.java` prints other lines on Esker than on RocksDB's own library. Each library also
-//! reads the databases that the other one has written. Work files lie in `target/jvm`.
+//! `Differential.java` prints other lines on Esker than on RocksDB's own library. From release 8.10
+//! on the program is `Differential810.java`, which does more. Each library also reads the databases
+//! that the other one has written. Work files lie in `target/jvm`.
 
 use crate::commands::{Outcome, target_dir};
 use std::collections::BTreeMap;
@@ -16,18 +17,36 @@ struct Jar {
     version: &'static str,
     artifact: &'static str,
     file: &'static str,
+    /// The class that is run.
+    program: &'static str,
 }
 
 /// The releases: that of RheaKV, of Flink, of Kafka Streams, and the newest.
 const JARS: [Jar; 4] = [
-    Jar { version: "8.8.1", artifact: "org.rocksdb:rocksdbjni:8.8.1", file: "rocksdbjni-8.8.1.jar" },
+    Jar {
+        version: "8.8.1",
+        artifact: "org.rocksdb:rocksdbjni:8.8.1",
+        file: "rocksdbjni-8.8.1.jar",
+        program: "Differential",
+    },
     Jar {
         version: "8.10.0",
         artifact: "com.ververica:frocksdbjni:8.10.0-ververica-1.0",
         file: "frocksdbjni-8.10.0-ververica-1.0.jar",
+        program: "Differential810",
     },
-    Jar { version: "10.1.3", artifact: "org.rocksdb:rocksdbjni:10.1.3", file: "rocksdbjni-10.1.3.jar" },
-    Jar { version: "11.8.1", artifact: "org.rocksdb:rocksdbjni:11.8.1", file: "rocksdbjni-11.8.1.jar" },
+    Jar {
+        version: "10.1.3",
+        artifact: "org.rocksdb:rocksdbjni:10.1.3",
+        file: "rocksdbjni-10.1.3.jar",
+        program: "Differential810",
+    },
+    Jar {
+        version: "11.8.1",
+        artifact: "org.rocksdb:rocksdbjni:11.8.1",
+        file: "rocksdbjni-11.8.1.jar",
+        program: "Differential810",
+    },
 ];
 
 /// The head of `natives.txt`.
@@ -159,8 +178,10 @@ fn compare(root: &Path, dir: &Path, jar: &Path, release: &Jar, library: &Path) -
     for made in [&classes, &real, &esker] {
         fs::create_dir_all(made).map_err(|e| format!("{}: {e}", made.display()))?;
     }
-    let source = root.join("crates/rocksdbjni/java/Differential.java");
-    said(Command::new("javac").arg("-nowarn").arg("-d").arg(&classes).arg("-cp").arg(jar).arg(&source))?;
+    let sources = root.join("crates/rocksdbjni/java");
+    let mut javac = Command::new("javac");
+    javac.arg("-nowarn").arg("-d").arg(&classes).arg("-cp").arg(jar).arg("-sourcepath").arg(&sources);
+    said(javac.arg(sources.join(format!("{}.java", release.program))))?;
     let path = format!("{}:{}", jar.display(), classes.display());
     let java = |on_esker: bool, command: &str, databases: &Path| {
         let mut java = Command::new("timeout");
@@ -168,7 +189,7 @@ fn compare(root: &Path, dir: &Path, jar: &Path, release: &Jar, library: &Path) -
         if on_esker {
             java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library.display()));
         }
-        said(java.args(["-cp", &path, "Differential", command]).arg(databases)).and_then(|said| lines(&said))
+        said(java.args(["-cp", &path, release.program, command]).arg(databases)).and_then(|said| lines(&said))
     };
     let (wanted, found) = (java(false, "write", &real)?, java(true, "write", &esker)?);
     same(release, "write", &wanted, &found)?;

@@ -3,6 +3,7 @@
 //
 // Arguments: a command, `write` or `read`, and a directory. `write` makes a database in the
 // directory and tries every call; `read` opens a database that another run has written.
+// Differential810 has the calls that RocksJava 8.8 lacks.
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -16,25 +17,28 @@ import java.util.List;
 import java.util.stream.Stream;
 import org.rocksdb.*;
 
-public final class Differential {
+public class Differential {
     private final Path directory;
 
-    private Differential(final Path directory) {
+    Differential(final Path directory) {
         this.directory = directory;
     }
 
     public static void main(final String[] arguments) throws Exception {
+        new Differential(Paths.get(arguments[1])).start(arguments[0]);
+    }
+
+    final void start(final String command) throws Exception {
         RocksDB.loadLibrary();
-        final Differential differential = new Differential(Paths.get(arguments[1]));
-        if (arguments[0].equals("write")) {
-            differential.writeAll();
+        if (command.equals("write")) {
+            writeAll();
         } else {
-            differential.readAll();
+            readAll();
         }
         say("done");
     }
 
-    private void writeAll() throws Exception {
+    void writeAll() throws Exception {
         run("version", this::version);
         run("basics", this::basics);
         run("families", this::families);
@@ -60,18 +64,23 @@ public final class Differential {
         run("closing", this::closing);
     }
 
+    /** The databases that `read` opens. */
+    List<String> databases() {
+        return Arrays.asList("basics", "families", "batches", "merges", "tables", "many");
+    }
+
     private void readAll() throws Exception {
-        for (final String name : new String[] {"basics", "families", "batches", "merges", "tables", "many"}) {
+        for (final String name : databases()) {
             run("read " + name, () -> dump(name));
         }
     }
 
     /** A step of the program. */
-    private interface Step {
+    interface Step {
         void run() throws Exception;
     }
 
-    private static void run(final String name, final Step step) {
+    static void run(final String name, final Step step) {
         say("== " + name);
         try {
             step.run();
@@ -82,17 +91,17 @@ public final class Differential {
         }
     }
 
-    private static void say(final String line) {
+    static void say(final String line) {
         System.out.println(line);
     }
 
-    private static String status(final RocksDBException e) {
+    static String status(final RocksDBException e) {
         final Status status = e.getStatus();
         return status == null ? "no status" : status.getCode() + "/" + status.getSubCode();
     }
 
     /** Says that `step` fails, and with which status. */
-    private static void fails(final String name, final Step step) throws Exception {
+    static void fails(final String name, final Step step) throws Exception {
         try {
             step.run();
             say(name + ": no error");
@@ -103,15 +112,15 @@ public final class Differential {
         }
     }
 
-    private static byte[] bytes(final String text) {
+    static byte[] bytes(final String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    private static String text(final byte[] bytes) {
+    static String text(final byte[] bytes) {
         return bytes == null ? "null" : new String(bytes, StandardCharsets.UTF_8);
     }
 
-    private static ByteBuffer direct(final String text) {
+    static ByteBuffer direct(final String text) {
         final byte[] bytes = bytes(text);
         final ByteBuffer buffer = ByteBuffer.allocateDirect(bytes.length);
         buffer.put(bytes);
@@ -119,13 +128,13 @@ public final class Differential {
         return buffer;
     }
 
-    private static String text(final ByteBuffer buffer) {
+    static String text(final ByteBuffer buffer) {
         final byte[] bytes = new byte[buffer.remaining()];
         buffer.duplicate().get(bytes);
         return text(bytes);
     }
 
-    private String path(final String name) {
+    String path(final String name) {
         return directory.resolve(name).toString();
     }
 
@@ -173,7 +182,7 @@ public final class Differential {
         }
     }
 
-    private static void print(final RocksIterator opened) throws Exception {
+    static void print(final RocksIterator opened) throws Exception {
         try (final RocksIterator iterator = opened) {
             for (iterator.seekToFirst(); iterator.isValid(); iterator.next()) {
                 say("  " + text(iterator.key()) + " = " + text(iterator.value()));

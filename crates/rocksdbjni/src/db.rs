@@ -91,7 +91,7 @@ impl Database {
         Database { db, name, default, list, default_for_java, env }
     }
 
-    fn give_family(&self, handle: ColumnFamilyHandle) -> i64 {
+    pub(crate) fn give_family(&self, handle: ColumnFamilyHandle) -> i64 {
         give_family(&self.db, &self.list, handle).number()
     }
 
@@ -154,7 +154,7 @@ fn names_of(env: &JavaEnv<'_>, names: Reference) -> NativeResult<Vec<String>> {
     env.elements(names, |name| name_of(&env.all_bytes(name)?))
 }
 
-fn name_of(bytes: &[u8]) -> NativeResult<String> {
+pub(crate) fn name_of(bytes: &[u8]) -> NativeResult<String> {
     let name = std::str::from_utf8(bytes);
     Ok(name.map_err(|_| Error::invalid_argument("a family's name is not UTF-8"))?.to_owned())
 }

@@ -497,6 +497,22 @@ impl JavaEnv<'_> {
         jni!(self, PopLocalFrame, std::ptr::null_mut());
         result
     }
+
+    /// Makes room for `count` more local references. When `body` returns, frees all of them except
+    /// the one that it returns.
+    pub(crate) fn in_frame(
+        &self,
+        count: i32,
+        body: impl FnOnce() -> NativeResult<Reference>,
+    ) -> NativeResult<Reference> {
+        if jni!(self, PushLocalFrame, count) != JNI_OK {
+            return Err(NativeFailure::Thrown);
+        }
+        let result = body();
+        let kept = result.as_ref().map_or(std::ptr::null_mut(), |object| object.0);
+        let kept = Reference(jni!(self, PopLocalFrame, kept));
+        result.map(|_| kept)
+    }
 }
 
 /// A method's id, valid while its class is loaded.

@@ -24,6 +24,7 @@ mod batch;
 mod border;
 mod callbacks;
 mod db;
+mod exports;
 mod field;
 mod files;
 mod filters;
@@ -45,8 +46,8 @@ mod natives {
     use crate::border::{direct, head, into_array, into_direct, range, whole};
     use crate::handle::none;
     use crate::{
-        batch, callbacks, db, files, filters, given, iterator, objects, options, reads, release, statistics,
-        writes,
+        batch, callbacks, db, exports, files, filters, given, iterator, objects, options, reads, release,
+        statistics, writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

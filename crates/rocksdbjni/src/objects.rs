@@ -88,7 +88,7 @@ pub(crate) struct LoggerObject {
 
 /// A database, for its checkpoints.
 #[derive(Debug)]
-pub(crate) struct Checkpoints(Db);
+pub(crate) struct Checkpoints(pub(crate) Db);
 
 /// Bytes that Java has handed over.
 #[derive(Debug)]
