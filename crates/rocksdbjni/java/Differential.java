@@ -62,6 +62,7 @@ public class Differential {
         run("backups", this::backups);
         run("writers", this::writers);
         run("closing", this::closing);
+        run("expiry", this::expiry);
     }
 
     /** The databases that `read` opens. */
@@ -812,6 +813,62 @@ public class Differential {
             iterator.close();
         }
         say("descriptors grow " + (descriptors() > before + 2));
+    }
+
+    /** Databases whose values expire. */
+    private void expiry() throws Exception {
+        try (final StringAppendOperator append = new StringAppendOperator('+');
+             final Options options = new Options().setCreateIfMissing(true).setMergeOperator(append);
+             final WriteOptions writes = new WriteOptions()) {
+            try (final TtlDB db = TtlDB.open(options, path("expiry"), 100000, false)) {
+                db.put(bytes("k"), bytes("value"));
+                db.put(bytes("gone"), bytes("soon"));
+                db.delete(bytes("gone"));
+                db.merge(bytes("list"), bytes("a"));
+                db.merge(bytes("list"), bytes("b"));
+                try (final WriteBatch batch = new WriteBatch()) {
+                    batch.put(bytes("of a batch"), bytes("value"));
+                    batch.merge(bytes("list"), bytes("c"));
+                    db.write(writes, batch);
+                }
+                db.compactRange();
+                print(db.newIterator());
+                say(text(db.get(bytes("k"))) + " " + text(db.get(bytes("list"))) + " " + text(db.get(bytes("gone"))));
+                for (final byte[] value : db.multiGetAsList(Arrays.asList(bytes("of a batch"), bytes("gone")))) {
+                    say(text(value));
+                }
+                final Holder<byte[]> holder = new Holder<>();
+                say("may exist " + db.keyMayExist(bytes("k"), holder) + " " + text(holder.getValue()));
+                try (final RocksIterator iterator = db.newIterator()) {
+                    fails("refresh", iterator::refresh);
+                }
+                final ColumnFamilyHandle brief = db.createColumnFamilyWithTtl(new ColumnFamilyDescriptor(bytes("brief")), 3);
+                final ColumnFamilyHandle lasting = db.createColumnFamily(new ColumnFamilyDescriptor(bytes("lasting")));
+                db.put(brief, bytes("k"), bytes("v"));
+                db.put(lasting, bytes("k"), bytes("v"));
+                Thread.sleep(4500);
+                db.put(brief, bytes("young"), bytes("v"));
+                db.compactRange(brief);
+                db.compactRange(lasting);
+                print(db.newIterator(brief));
+                print(db.newIterator(lasting));
+            }
+            final List<ColumnFamilyDescriptor> all = new ArrayList<>();
+            for (final byte[] name : RocksDB.listColumnFamilies(options, path("expiry"))) {
+                all.add(new ColumnFamilyDescriptor(name));
+            }
+            final List<ColumnFamilyHandle> handles = new ArrayList<>();
+            try (final DBOptions dbOptions = new DBOptions();
+                 final TtlDB db = TtlDB.open(dbOptions, path("expiry"), all, handles, Arrays.asList(1000, 1000, 0), true)) {
+                say(handles.size() + " " + text(handles.get(1).getName()) + " " + text(db.get(handles.get(1), bytes("young"))));
+                fails("read-only", () -> db.put(bytes("k"), bytes("v")));
+            }
+            // Behind each value is its time.
+            try (final DBOptions dbOptions = new DBOptions();
+                 final RocksDB db = RocksDB.openReadOnly(dbOptions, path("expiry"), all, new ArrayList<>())) {
+                say("length " + db.get(bytes("k")).length);
+            }
+        }
     }
 
     /** The number of entries, and a hash of all of them. */

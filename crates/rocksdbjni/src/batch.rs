@@ -7,9 +7,10 @@ use crate::given::{dispose_listed, give_listed};
 use crate::handle::{NativeHandle, give};
 use crate::iterator::IteratorObject;
 use crate::jni::{JavaEnv, Reference};
+use crate::kind::DatabaseKind;
 use crate::options::{DbSettings, ReadSettings};
 use esker::comparator::{BytewiseComparator, ComparatorRef};
-use esker::{BatchOp, ColumnFamilyId, ReadOptions, WriteBatch, WriteBatchWithIndex};
+use esker::{BatchOp, ColumnFamilyId, Error, ReadOptions, WriteBatch, WriteBatchWithIndex};
 use std::sync::Arc;
 
 /// A batch.
@@ -229,6 +230,9 @@ pub(crate) fn get_from_both(
     key: JavaInput,
 ) -> NativeResult<Reference> {
     let (db, default) = (db.get()?, ReadOptions::default());
+    if let DatabaseKind::Ttl(_) = db.kind {
+        return Err(Error::not_supported("reads of a batch over a TtlDB").into());
+    }
     let options = options.find().map_or(&default, |reads| &reads.options);
     let key = key.read(env)?;
     let found = batch.get()?.0.get_pinned_from_batch_and_db(&db.db, options, db.family(family)?, &key)?;

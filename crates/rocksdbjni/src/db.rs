@@ -7,6 +7,7 @@ use crate::border::{JavaInput, NativeResult};
 use crate::given::{GivenHandle, GivenObjects, OfDatabase, SnapshotObject, ended, give_listed};
 use crate::handle::{NativeHandle, dispose, give, give_typed, handles, none};
 use crate::jni::{JavaEnv, Reference, long, reference};
+use crate::kind::DatabaseKind;
 use crate::objects::EnvObject;
 use crate::options::{AllSettings, Call, CfSettings, DbSettings};
 use esker::options::Env;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) db: Db,
+    pub(crate) kind: DatabaseKind,
     /// The directory as Java named it.
     name: PathBuf,
     pub(crate) default: ColumnFamilyHandle,
@@ -84,11 +86,16 @@ fn give_family(db: &Db, list: &Arc<GivenObjects>, handle: ColumnFamilyHandle) ->
 
 impl Database {
     fn new(db: Db, name: PathBuf, env: &Env) -> Database {
+        Database::of_kind(DatabaseKind::Plain, db, name, env)
+    }
+
+    /// A database; `db` is the engine's database behind `kind`.
+    pub(crate) fn of_kind(kind: DatabaseKind, db: Db, name: PathBuf, env: &Env) -> Database {
         let (default, list) = (db.default_column_family(), Arc::<GivenObjects>::default());
         let default_for_java = give_family(&db, &list, default.clone());
         let is_default = Arc::ptr_eq(&env.fs, &Env::default().fs);
         let env = if is_default { none() } else { give_typed(EnvObject(env.clone())) };
-        Database { db, name, default, list, default_for_java, env }
+        Database { db, kind, name, default, list, default_for_java, env }
     }
 
     pub(crate) fn give_family(&self, handle: ColumnFamilyHandle) -> i64 {
@@ -118,7 +125,7 @@ pub(crate) fn path(env: &JavaEnv<'_>, path: Reference) -> NativeResult<PathBuf> 
 }
 
 /// Options for opening. Java may destroy a database without naming its other directories.
-fn for_open(options: &DbOptions) -> DbOptions {
+pub(crate) fn for_open(options: &DbOptions) -> DbOptions {
     DbOptions { move_leftovers_of_paths: true, ..options.clone() }
 }
 
@@ -133,7 +140,7 @@ pub(crate) fn open(
     Ok(give(Database::new(Db::open(&options, &name)?, name, &options.db.env)))
 }
 
-fn descriptors(
+pub(crate) fn descriptors(
     env: &JavaEnv<'_>,
     names: Reference,
     options: Reference,
@@ -160,7 +167,7 @@ pub(crate) fn name_of(bytes: &[u8]) -> NativeResult<String> {
 }
 
 /// The array that `open` returns: the database, then its families as listed.
-fn give_opened(
+pub(crate) fn give_opened(
     env: &JavaEnv<'_>,
     database: Database,
     families: &[ColumnFamilyDescriptor],
@@ -285,7 +292,7 @@ pub(crate) fn create_family(
 ) -> NativeResult<i64> {
     let name = name_of(&name.read(env)?)?;
     let db = db.get()?;
-    Ok(db.give_family(db.db.create_column_family(&name, &options.get()?.cf)?))
+    Ok(db.give_family(db.create_family(&name, &options.get()?.cf)?))
 }
 
 fn give_families(
@@ -308,7 +315,7 @@ pub(crate) fn create_families(
     let names = names_of(env, names)?.into_iter();
     let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.clone())).collect::<Vec<_>>();
     let db = db.get()?;
-    give_families(env, db, db.db.create_column_families(families)?)
+    give_families(env, db, db.create_families(families)?)
 }
 
 /// Creates families, each with its options.
@@ -320,7 +327,7 @@ pub(crate) fn create_families_each(
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, options)?;
     let db = db.get()?;
-    give_families(env, db, db.db.create_column_families(families)?)
+    give_families(env, db, db.create_families(families)?)
 }
 
 pub(crate) fn drop_family(db: NativeHandle<Database>, family: NativeHandle<Family>) -> NativeResult<()> {

@@ -10,20 +10,22 @@ use crate::handle::{NativeHandle, handles};
 use crate::jni::{JavaEnv, Reference};
 use crate::options::ReadSettings;
 use esker::txn::TransactionIterator;
-use esker::{DbIterator, Error, WriteBatchWithIndex};
+use esker::{DbIterator, Error, TtlIterator, WriteBatchWithIndex};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An iterator. Calls lock it, since a database ends its iterators on another thread.
 #[derive(Debug)]
 pub(crate) struct IteratorObject {
-    cursor: Mutex<Cursor>,
+    cursor: Mutex<CursorKind>,
     list: Arc<GivenObjects>,
 }
 
 /// An iterator over a database, one with a batch's changes added, or the reason why there is none.
 #[derive(Debug)]
-enum Cursor {
+pub(crate) enum CursorKind {
     Db(Box<DbIterator>),
+    /// Over a database whose values expire.
+    Ttl(Box<TtlIterator>),
     Over(Box<TransactionIterator>),
     Failed(Error),
 }
@@ -39,27 +41,28 @@ impl OfDatabase for IteratorObject {
 }
 
 impl IteratorObject {
-    fn new(db: &Database, cursor: Cursor) -> IteratorObject {
+    fn new(db: &Database, cursor: CursorKind) -> IteratorObject {
         IteratorObject { cursor: Mutex::new(cursor), list: db.list.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Cursor> {
+    fn lock(&self) -> MutexGuard<'_, CursorKind> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of the database.
     pub(crate) fn end(&self) {
-        *self.lock() = Cursor::Failed(ended());
+        *self.lock() = CursorKind::Failed(ended());
     }
 
     /// An iterator over what this one shows once `batch` is written.
     pub(crate) fn over(&self, batch: &WriteBatchWithIndex) -> IteratorObject {
         let made = match &*self.lock() {
-            Cursor::Db(base) => batch.iter_over(base),
-            Cursor::Over(_) => Err(Error::not_supported("the base iterator is one over a batch")),
-            Cursor::Failed(error) => Err(error.clone()),
+            CursorKind::Db(base) => batch.iter_over(base),
+            CursorKind::Ttl(_) => Err(Error::not_supported("a batch over an iterator of a TtlDB")),
+            CursorKind::Over(_) => Err(Error::not_supported("the base iterator is one over a batch")),
+            CursorKind::Failed(error) => Err(error.clone()),
         };
-        let cursor = made.map_or_else(Cursor::Failed, |iterator| Cursor::Over(Box::new(iterator)));
+        let cursor = made.map_or_else(CursorKind::Failed, |iterator| CursorKind::Over(Box::new(iterator)));
         IteratorObject { cursor: Mutex::new(cursor), list: self.list.clone() }
     }
 }
@@ -68,14 +71,15 @@ impl IteratorObject {
 macro_rules! of_cursor {
     ($cursor:expr, $iterator:ident => $call:expr, $error:ident => $else:expr) => {
         match $cursor {
-            Cursor::Db($iterator) => $call,
-            Cursor::Over($iterator) => $call,
-            Cursor::Failed($error) => $else,
+            CursorKind::Db($iterator) => $call,
+            CursorKind::Ttl($iterator) => $call,
+            CursorKind::Over($iterator) => $call,
+            CursorKind::Failed($error) => $else,
         }
     };
 }
 
-impl Cursor {
+impl CursorKind {
     fn valid(&self) -> bool {
         of_cursor!(self, iterator => iterator.valid(), _error => false)
     }
@@ -86,8 +90,12 @@ impl Cursor {
     }
 
     fn value(&self) -> NativeResult<&[u8]> {
-        of_cursor!(self, iterator => if iterator.valid() { Ok(iterator.value()) } else { Err(not_valid()) },
-            _error => Err(not_valid()))
+        match self {
+            CursorKind::Db(iterator) if iterator.valid() => Ok(iterator.value()),
+            CursorKind::Ttl(iterator) if iterator.valid() => Ok(iterator.value()?),
+            CursorKind::Over(iterator) if iterator.valid() => Ok(iterator.value()),
+            _ => Err(not_valid()),
+        }
     }
 }
 
@@ -100,10 +108,9 @@ fn open(
     db: &Database,
     options: NativeHandle<ReadSettings>,
     family: NativeHandle<Family>,
-) -> NativeResult<Cursor> {
+) -> NativeResult<CursorKind> {
     let options = options.find().map(|reads| reads.options.clone()).unwrap_or_default();
-    let made = db.db.iter_opt(options, db.family(family)?);
-    Ok(made.map_or_else(Cursor::Failed, |iterator| Cursor::Db(Box::new(iterator))))
+    Ok(db.iter(options, db.family(family)?).unwrap_or_else(CursorKind::Failed))
 }
 
 pub(crate) fn iterator(
@@ -127,7 +134,7 @@ pub(crate) fn iterators(
     options.snapshot.get_or_insert_with(|| db.db.snapshot());
     let mut made = Vec::new();
     for family in handles::<Family>(env, families)? {
-        made.push(Cursor::Db(Box::new(db.db.iter_opt(options.clone(), db.family(family)?)?)));
+        made.push(db.iter(options.clone(), db.family(family)?)?);
     }
     let made = made.into_iter().map(|cursor| give_listed(IteratorObject::new(db, cursor)).number());
     env.new_longs(&made.collect::<Vec<i64>>())
@@ -194,9 +201,9 @@ fn no_refresh() -> NativeFailure {
 
 pub(crate) fn refresh(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
     match &mut *cursor.get()?.lock() {
-        Cursor::Db(iterator) => Ok(iterator.refresh()?),
-        Cursor::Over(_) => Err(no_refresh()),
-        Cursor::Failed(error) => Err(error.clone().into()),
+        CursorKind::Db(iterator) => Ok(iterator.refresh()?),
+        CursorKind::Ttl(_) | CursorKind::Over(_) => Err(no_refresh()),
+        CursorKind::Failed(error) => Err(error.clone().into()),
     }
 }
 
@@ -207,9 +214,9 @@ pub(crate) fn refresh_at(
     let Some(snapshot) = snapshot.find() else { return refresh(cursor) };
     let snapshot = snapshot.snapshot.as_ref().ok_or_else(ended)?;
     match &mut *cursor.get()?.lock() {
-        Cursor::Db(iterator) => Ok(iterator.refresh_at(snapshot)?),
-        Cursor::Over(_) => Err(no_refresh()),
-        Cursor::Failed(error) => Err(error.clone().into()),
+        CursorKind::Db(iterator) => Ok(iterator.refresh_at(snapshot)?),
+        CursorKind::Ttl(_) | CursorKind::Over(_) => Err(no_refresh()),
+        CursorKind::Failed(error) => Err(error.clone().into()),
     }
 }
 

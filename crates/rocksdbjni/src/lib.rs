@@ -32,6 +32,7 @@ mod given;
 mod handle;
 mod iterator;
 mod jni;
+mod kind;
 mod objects;
 mod options;
 mod reads;
@@ -46,8 +47,8 @@ mod natives {
     use crate::border::{direct, head, into_array, into_direct, range, whole};
     use crate::handle::none;
     use crate::{
-        batch, callbacks, db, exports, files, filters, given, iterator, objects, options, reads, release,
-        statistics, writes,
+        batch, callbacks, db, exports, files, filters, given, iterator, kind, objects, options, reads,
+        release, statistics, writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

@@ -22,8 +22,8 @@ fn find(
 ) -> NativeResult<Option<PinnedBytes>> {
     let (db, key) = (db.get()?, key.read(env)?);
     let found = match options.find() {
-        Some(reads) => db.db.get_pinned_opt(&reads.options, db.family(family)?, &key),
-        None => db.db.get_pinned_opt(&ReadOptions::default(), db.family(family)?, &key),
+        Some(reads) => db.get(&reads.options, db.family(family)?, &key),
+        None => db.get(&ReadOptions::default(), db.family(family)?, &key),
     };
     Ok(found?)
 }
@@ -85,7 +85,7 @@ fn known(
     let (db, key) = (db.get()?, key.read(env)?);
     let mut options = options.find().map(|reads| reads.options.clone()).unwrap_or_default();
     options.read_tier = ReadTier::BlockCache;
-    match db.db.get_pinned_opt(&options, db.family(family)?, &key) {
+    match db.get(&options, db.family(family)?, &key) {
         Ok(None) => Ok(Known::No),
         Ok(Some(value)) => Ok(Known::Value(value)),
         Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Known::Maybe),
@@ -168,7 +168,7 @@ fn find_many(
     let options = options.find().map_or(&default, |reads| &reads.options);
     let pairs: Vec<(&ColumnFamilyHandle, &[u8])> =
         families.iter().zip(keys).map(|(family, key)| (*family, &key[..])).collect();
-    db.db.multi_get_cf(options, &pairs)
+    db.multi_get(options, &pairs)
 }
 
 /// An array of values; null for an absent key.

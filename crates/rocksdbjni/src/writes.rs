@@ -23,7 +23,7 @@ pub(crate) fn put(
     value: JavaInput,
 ) -> NativeResult<()> {
     let (db, key, value) = (db.get()?, key.read(env)?, value.read(env)?);
-    Ok(db.db.put_opt(&write_options(options), db.family(family)?, &key, &value)?)
+    Ok(db.put(&write_options(options), db.family(family)?, &key, &value)?)
 }
 
 pub(crate) fn merge(
@@ -35,7 +35,7 @@ pub(crate) fn merge(
     operand: JavaInput,
 ) -> NativeResult<()> {
     let (db, key, operand) = (db.get()?, key.read(env)?, operand.read(env)?);
-    Ok(db.db.merge_opt(&write_options(options), db.family(family)?, &key, &operand)?)
+    Ok(db.merge(&write_options(options), db.family(family)?, &key, &operand)?)
 }
 
 pub(crate) fn delete(
@@ -78,7 +78,7 @@ pub(crate) fn write(
     batch: NativeHandle<Batch>,
 ) -> NativeResult<()> {
     let batch = &mut batch.get_mut()?.0;
-    Ok(db.get()?.db.write_opt(&write_options(options), batch)?)
+    Ok(db.get()?.write(&write_options(options), batch)?)
 }
 
 pub(crate) fn write_indexed(
@@ -87,5 +87,5 @@ pub(crate) fn write_indexed(
     batch: NativeHandle<IndexedBatch>,
 ) -> NativeResult<()> {
     let batch = batch.get()?.0.write_batch();
-    Ok(db.get()?.db.write_opt(&write_options(options), batch)?)
+    Ok(db.get()?.write(&write_options(options), batch)?)
 }

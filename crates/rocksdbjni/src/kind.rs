@@ -1,0 +1,183 @@
+//! The kinds of databases: plain ones, and those whose values expire.
+//!
+//! In: reads, writes and new families of a [`Database`]. Out: calls of the engine's type for
+//! this kind. All other calls of a database go to its [`esker::Db`].
+
+use crate::border::NativeResult;
+use crate::db::{Database, descriptors, for_open, give_opened, name_of, path};
+use crate::handle::{NativeHandle, give};
+use crate::iterator::CursorKind;
+use crate::jni::{JavaEnv, Reference};
+use crate::options::{AllSettings, CfSettings, DbSettings};
+use esker::{
+    BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, DbWithTtl, Error, OpenMode,
+    PinnedBytes, ReadOptions, Result, WriteBatch, WriteOptions,
+};
+use std::borrow::Borrow;
+
+/// The engine's type behind a database.
+#[derive(Debug)]
+pub(crate) enum DatabaseKind {
+    Plain,
+    /// Values expire.
+    Ttl(DbWithTtl),
+}
+
+/// Writes one entry to a database whose values expire.
+fn write_one(
+    db: &DbWithTtl,
+    options: &WriteOptions,
+    change: impl FnOnce(&mut WriteBatch) -> Result<()>,
+) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    change(&mut batch)?;
+    db.write_opt(options, batch)
+}
+
+impl Database {
+    pub(crate) fn put(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.put_opt(options, family, key, value),
+            DatabaseKind::Ttl(db) => write_one(db, options, |batch| batch.put_cf(family.id(), key, value)),
+        }
+    }
+
+    pub(crate) fn merge(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        operand: &[u8],
+    ) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.merge_opt(options, family, key, operand),
+            DatabaseKind::Ttl(db) => {
+                write_one(db, options, |batch| batch.merge_cf(family.id(), key, operand))
+            }
+        }
+    }
+
+    pub(crate) fn write(
+        &self,
+        options: &WriteOptions,
+        batch: impl BatchArg + Borrow<WriteBatch>,
+    ) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.write_opt(options, batch),
+            DatabaseKind::Ttl(db) => db.write_opt(options, batch),
+        }
+    }
+
+    pub(crate) fn get(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<PinnedBytes>> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.get_pinned_opt(options, family, key),
+            DatabaseKind::Ttl(db) => Ok(db.get_opt(options, family, key)?.map(PinnedBytes::from)),
+        }
+    }
+
+    pub(crate) fn multi_get(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, &[u8])],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.multi_get_cf(options, keys),
+            DatabaseKind::Ttl(_) => keys.iter().map(|(family, key)| self.get(options, family, key)).collect(),
+        }
+    }
+
+    pub(crate) fn iter(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<CursorKind> {
+        Ok(match &self.kind {
+            DatabaseKind::Plain => CursorKind::Db(Box::new(self.db.iter_opt(options, family)?)),
+            DatabaseKind::Ttl(db) => CursorKind::Ttl(Box::new(db.iter_opt(options, family)?)),
+        })
+    }
+
+    pub(crate) fn create_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<ColumnFamilyHandle> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.create_column_family(name, options),
+            // As in RocksDB, values of such a family do not expire.
+            DatabaseKind::Ttl(db) => db.create_column_family_with_ttl(name, options, 0),
+        }
+    }
+
+    pub(crate) fn create_families(
+        &self,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Vec<ColumnFamilyHandle>> {
+        match &self.kind {
+            DatabaseKind::Plain => self.db.create_column_families(families),
+            DatabaseKind::Ttl(_) => {
+                families.iter().map(|family| self.create_family(&family.name, &family.options)).collect()
+            }
+        }
+    }
+}
+
+fn mode(is_read_only: bool) -> OpenMode {
+    if is_read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite }
+}
+
+/// `TtlDB.open`: a database with one family, whose values live `ttl` seconds.
+pub(crate) fn open_ttl(
+    env: &JavaEnv<'_>,
+    options: NativeHandle<AllSettings>,
+    directory: Reference,
+    ttl: i32,
+    is_read_only: bool,
+) -> NativeResult<i64> {
+    let (options, name) = (options.get()?, path(env, directory)?);
+    let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
+    let db = DbWithTtl::open(&for_open(&options.db), &name, families, &[ttl], mode(is_read_only))?;
+    let base = db.base_db().clone();
+    Ok(give(Database::of_kind(DatabaseKind::Ttl(db), base, name, &options.db.env)))
+}
+
+/// `TtlDB.openCF`: a database with families, each with its seconds.
+pub(crate) fn open_families_ttl(
+    env: &JavaEnv<'_>,
+    options: NativeHandle<DbSettings>,
+    directory: Reference,
+    (names, family_options): (Reference, Reference),
+    ttls: Reference,
+    is_read_only: bool,
+) -> NativeResult<Reference> {
+    let families = descriptors(env, names, family_options)?;
+    let (options, name, ttls) = (for_open(&options.get()?.db), path(env, directory)?, env.ints(ttls)?);
+    let db = DbWithTtl::open(&options, &name, families.clone(), &ttls, mode(is_read_only))?;
+    let base = db.base_db().clone();
+    give_opened(env, Database::of_kind(DatabaseKind::Ttl(db), base, name, &options.env), &families)
+}
+
+/// `TtlDB.createColumnFamilyWithTtl`.
+pub(crate) fn create_family_ttl(
+    env: &JavaEnv<'_>,
+    db: NativeHandle<Database>,
+    name: Reference,
+    options: NativeHandle<CfSettings>,
+    ttl: i32,
+) -> NativeResult<i64> {
+    let (db, name, options) = (db.get()?, name_of(&env.all_bytes(name)?)?, &options.get()?.cf);
+    let made = match &db.kind {
+        DatabaseKind::Ttl(with_ttl) => with_ttl.create_column_family_with_ttl(&name, options, ttl)?,
+        DatabaseKind::Plain => {
+            return Err(Error::invalid_argument("the database was opened without TTL").into());
+        }
+    };
+    Ok(db.give_family(made))
+}
