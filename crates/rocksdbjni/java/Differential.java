@@ -63,6 +63,7 @@ public class Differential {
         run("writers", this::writers);
         run("closing", this::closing);
         run("expiry", this::expiry);
+        new TransactionSteps(this).run();
     }
 
     /** The databases that `read` opens. */

@@ -1,5 +1,6 @@
 // The calls of Differential that RocksJava has had since release 8.10.
 
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
@@ -22,6 +23,7 @@ public final class Differential810 extends Differential {
     void writeAll() throws Exception {
         super.writeAll();
         run("exports", this::exports);
+        run("buffers of transactions", this::buffersOfTransactions);
     }
 
     @Override
@@ -93,6 +95,40 @@ public final class Differential810 extends Differential {
             for (final ExportImportFilesMetaData export : Arrays.asList(one, two, none)) {
                 export.close();
             }
+        }
+    }
+
+    /** Transactions with direct buffers, and reads into arrays. */
+    private void buffersOfTransactions() throws Exception {
+        try (final Options options = new Options().setCreateIfMissing(true).setMergeOperatorName("stringappend");
+             final TransactionDBOptions locks = new TransactionDBOptions(); final WriteOptions writes = new WriteOptions();
+             final ReadOptions reads = new ReadOptions();
+             final TransactionDB db = TransactionDB.open(options, locks, path("buffers of transactions"));
+             final Transaction transaction = db.beginTransaction(writes)) {
+            final ColumnFamilyHandle family = db.getDefaultColumnFamily();
+            transaction.put(direct("a"), direct("first"));
+            transaction.put(family, direct("b"), direct("second"), false);
+            transaction.put(family, direct("b"), direct("again"), true);
+            transaction.merge(direct("m"), direct("x"));
+            transaction.merge(family, direct("m"), direct("y"));
+            transaction.mergeUntracked(direct("m"), direct("z"));
+            final ByteBuffer value = ByteBuffer.allocateDirect(4);
+            final GetStatus found = transaction.get(reads, direct("a"), value);
+            value.flip();
+            say(found.status.getCode() + " " + found.requiredSize + " " + text(value));
+            value.clear();
+            final GetStatus locked = transaction.getForUpdate(reads, family, direct("b"), value, true);
+            value.flip();
+            say(locked.status.getCode() + " " + locked.requiredSize + " " + text(value));
+            final byte[] array = new byte[4];
+            final GetStatus copied = transaction.get(reads, family, bytes("m"), array);
+            say(copied.status.getCode() + " " + copied.requiredSize + " " + text(array));
+            final GetStatus absent = transaction.getForUpdate(reads, bytes("absent"), array, true);
+            say(absent.status.getCode() + " " + absent.requiredSize);
+            print(transaction.getIterator());
+            print(transaction.getIterator(family));
+            transaction.commit();
+            print(db.newIterator());
         }
     }
 }

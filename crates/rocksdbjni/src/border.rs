@@ -208,6 +208,8 @@ pub(crate) enum JavaInput {
     Direct(Reference, i32, i32),
     /// A whole byte array.
     Whole(Reference),
+    /// The byte arrays of an array, one behind the other.
+    Parts(Reference),
 }
 
 impl JavaInput {
@@ -216,6 +218,10 @@ impl JavaInput {
             JavaInput::Array(array, offset, len) => env.bytes(array, offset, len),
             JavaInput::Direct(buffer, offset, len) => env.direct_bytes(buffer, offset, len),
             JavaInput::Whole(array) => env.all_bytes(array),
+            JavaInput::Parts(arrays) => {
+                let parts = env.elements(arrays, |part| env.all_bytes(part))?;
+                Ok(parts.into_iter().flatten().collect())
+            }
         }
     }
 }
@@ -235,6 +241,10 @@ pub(crate) fn direct(buffer: Reference, offset: i32, len: i32) -> JavaInput {
 
 pub(crate) fn whole(array: Reference) -> JavaInput {
     JavaInput::Whole(array)
+}
+
+pub(crate) fn parts(arrays: Reference) -> JavaInput {
+    JavaInput::Parts(arrays)
 }
 
 /// The place where Java wants bytes.

@@ -10,7 +10,8 @@ use crate::jni::{JavaEnv, Reference, long, reference};
 use crate::kind::DatabaseKind;
 use crate::objects::EnvObject;
 use crate::options::{AllSettings, Call, CfSettings, DbSettings};
-use esker::options::Env;
+use crate::transaction_dbs::TransactionNames;
+use esker::options::{Clock, Env};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions, Db,
     DbOptions, Error, FlushOptions, OpenMode, RangeOpt, WalFile, WalFileType,
@@ -31,6 +32,8 @@ pub(crate) struct Database {
     default_for_java: NativeHandle<Family>,
     /// The environment for Java, which does not free it; 0: the default one.
     env: NativeHandle<EnvObject>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) names: Arc<TransactionNames>,
 }
 
 /// A family.
@@ -94,8 +97,9 @@ impl Database {
         let (default, list) = (db.default_column_family(), Arc::<GivenObjects>::default());
         let default_for_java = give_family(&db, &list, default.clone());
         let is_default = Arc::ptr_eq(&env.fs, &Env::default().fs);
+        let (clock, names) = (env.clock.clone(), Arc::default());
         let env = if is_default { none() } else { give_typed(EnvObject(env.clone())) };
-        Database { db, kind, name, default, list, default_for_java, env }
+        Database { db, kind, name, default, list, default_for_java, env, clock, names }
     }
 
     pub(crate) fn give_family(&self, handle: ColumnFamilyHandle) -> i64 {
@@ -331,7 +335,7 @@ pub(crate) fn create_families_each(
 }
 
 pub(crate) fn drop_family(db: NativeHandle<Database>, family: NativeHandle<Family>) -> NativeResult<()> {
-    Ok(db.get()?.db.drop_column_family(family.get()?.handle()?)?)
+    Ok(db.get()?.drop_families(&[family.get()?.handle()?])?)
 }
 
 /// The families of an array of handles.
@@ -344,7 +348,7 @@ pub(crate) fn drop_families(
     db: NativeHandle<Database>,
     dropped: Reference,
 ) -> NativeResult<()> {
-    Ok(db.get()?.db.drop_column_families(&families(env, dropped)?)?)
+    Ok(db.get()?.drop_families(&families(env, dropped)?)?)
 }
 
 pub(crate) fn family_name(env: &JavaEnv<'_>, family: NativeHandle<Family>) -> NativeResult<Reference> {

@@ -8,6 +8,7 @@
 use crate::border::NativeResult;
 use crate::handle::NativeHandle;
 use esker::options::*;
+use esker::txn::WritePolicy;
 use esker::{Error, ReadTier, WalRecoveryMode};
 use esker_capi::field::Code;
 use std::collections::BTreeMap;
@@ -189,7 +190,8 @@ enumerations!(
     PrepopulateBlobCache,
     ReadTier,
     Temperature,
-    WalRecoveryMode
+    WalRecoveryMode,
+    WritePolicy
 );
 
 /// RocksJava's number of `DISABLE_COMPRESSION_OPTION`; RocksDB's is 255.

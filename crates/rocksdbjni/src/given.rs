@@ -1,4 +1,4 @@
-//! The families, iterators and snapshots that a database has given to Java.
+//! The families, iterators, snapshots and transactions that a database has given to Java.
 //!
 //! In: objects on their way to Java. Out: their handles. Programs close objects in any order, but
 //! RocksJava frees no object whose database is already freed. So a database that is freed ends its
@@ -11,6 +11,7 @@ use crate::border::NativeResult;
 use crate::db::Family;
 use crate::handle::{NativeHandle, dispose, give_typed};
 use crate::iterator::IteratorObject;
+use crate::transactions::TransactionObject;
 use esker::{Error, ErrorKind, Snapshot};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,7 @@ pub(crate) enum GivenHandle {
     Family(NativeHandle<Family>),
     Iterator(NativeHandle<IteratorObject>),
     Snapshot(NativeHandle<SnapshotObject>),
+    Transaction(NativeHandle<TransactionObject>),
 }
 
 /// An object that a database can end.
@@ -56,7 +58,8 @@ impl GivenObjects {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends all objects of the list. Java uses none of them meanwhile, iterators excepted.
+    /// Ends all objects of the list. Java uses none of them meanwhile, except iterators and
+    /// transactions.
     pub(crate) fn end(&self) -> NativeResult<()> {
         self.change(|list| {
             for (_, object) in list.drain() {
@@ -64,6 +67,7 @@ impl GivenObjects {
                     GivenHandle::Family(family) => family.get_mut()?.end(),
                     GivenHandle::Iterator(iterator) => iterator.get()?.end(),
                     GivenHandle::Snapshot(snapshot) => snapshot.get_mut()?.snapshot = None,
+                    GivenHandle::Transaction(transaction) => transaction.get()?.end(),
                 }
             }
             Ok(())

@@ -8,9 +8,9 @@
 //!     afterwards. `built.txt` says which argument is a handle of which type: a debug build
 //!     compares the type with the one that [`give`] noted, and panics if they differ.
 //!  2. While a call changes an object with [`NativeHandle::get_mut`], no other thread uses the
-//!     object. RocksJava requires this of options, batches, slices and table writers, and of the
-//!     families and snapshots of a database that closes. All other objects lock the data that
-//!     they change.
+//!     object. RocksJava requires this of options, batches, slices and table writers, of the
+//!     families and snapshots of a database that closes, and of all that a transaction has lent.
+//!     All other objects lock the data that they change.
 
 use crate::border::NativeResult;
 use crate::jni::{JavaEnv, Reference};

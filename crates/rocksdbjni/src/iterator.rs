@@ -45,6 +45,14 @@ impl IteratorObject {
         IteratorObject { cursor: Mutex::new(cursor), list: db.list.clone() }
     }
 
+    pub(crate) fn of_transaction(
+        made: esker::Result<TransactionIterator>,
+        list: &Arc<GivenObjects>,
+    ) -> IteratorObject {
+        let cursor = made.map_or_else(CursorKind::Failed, |iterator| CursorKind::Over(Box::new(iterator)));
+        IteratorObject { cursor: Mutex::new(cursor), list: list.clone() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, CursorKind> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,8 +70,7 @@ impl IteratorObject {
             CursorKind::Over(_) => Err(Error::not_supported("the base iterator is one over a batch")),
             CursorKind::Failed(error) => Err(error.clone()),
         };
-        let cursor = made.map_or_else(CursorKind::Failed, |iterator| CursorKind::Over(Box::new(iterator)));
-        IteratorObject { cursor: Mutex::new(cursor), list: self.list.clone() }
+        IteratorObject::of_transaction(made, &self.list)
     }
 }
 

@@ -1,6 +1,6 @@
-//! The kinds of databases: plain ones, and those whose values expire.
+//! The kinds of databases: plain ones, those whose values expire, those with transactions.
 //!
-//! In: reads, writes and new families of a [`Database`]. Out: calls of the engine's type for
+//! In: reads, writes and changes of families of a [`Database`]. Out: calls of the engine's type for
 //! this kind. All other calls of a database go to its [`esker::Db`].
 
 use crate::border::NativeResult;
@@ -11,7 +11,7 @@ use crate::jni::{JavaEnv, Reference};
 use crate::options::{AllSettings, CfSettings, DbSettings};
 use esker::{
     BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, DbWithTtl, Error, OpenMode,
-    PinnedBytes, ReadOptions, Result, WriteBatch, WriteOptions,
+    OptimisticTransactionDb, PinnedBytes, ReadOptions, Result, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::borrow::Borrow;
 
@@ -21,6 +21,10 @@ pub(crate) enum DatabaseKind {
     Plain,
     /// Values expire.
     Ttl(DbWithTtl),
+    /// Transactions lock, and so do writes outside of them.
+    Locking(TransactionDb),
+    /// Transactions check at commit.
+    Optimistic(OptimisticTransactionDb),
 }
 
 /// Writes one entry to a database whose values expire.
@@ -43,7 +47,8 @@ impl Database {
         value: &[u8],
     ) -> Result<()> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.put_opt(options, family, key, value),
+            DatabaseKind::Plain | DatabaseKind::Optimistic(_) => self.db.put_opt(options, family, key, value),
+            DatabaseKind::Locking(db) => db.put_opt(options, family, key, value),
             DatabaseKind::Ttl(db) => write_one(db, options, |batch| batch.put_cf(family.id(), key, value)),
         }
     }
@@ -56,7 +61,10 @@ impl Database {
         operand: &[u8],
     ) -> Result<()> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.merge_opt(options, family, key, operand),
+            DatabaseKind::Plain | DatabaseKind::Optimistic(_) => {
+                self.db.merge_opt(options, family, key, operand)
+            }
+            DatabaseKind::Locking(db) => db.merge_opt(options, family, key, operand),
             DatabaseKind::Ttl(db) => {
                 write_one(db, options, |batch| batch.merge_cf(family.id(), key, operand))
             }
@@ -69,8 +77,50 @@ impl Database {
         batch: impl BatchArg + Borrow<WriteBatch>,
     ) -> Result<()> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.write_opt(options, batch),
+            DatabaseKind::Plain | DatabaseKind::Optimistic(_) => self.db.write_opt(options, batch),
+            DatabaseKind::Locking(db) => db.write_opt(options, batch),
             DatabaseKind::Ttl(db) => db.write_opt(options, batch),
+        }
+    }
+
+    pub(crate) fn delete(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Locking(db) => db.delete_opt(options, family, key),
+            _ => self.db.delete_opt(options, family, key),
+        }
+    }
+
+    pub(crate) fn single_delete(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Locking(db) => {
+                let mut batch = WriteBatch::new();
+                batch.single_delete_cf(family.id(), key)?;
+                db.write_opt(options, batch)
+            }
+            _ => self.db.single_delete_opt(options, family, key),
+        }
+    }
+
+    pub(crate) fn delete_range(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        begin: &[u8],
+        end: &[u8],
+    ) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Locking(db) => db.delete_range_opt(options, family, begin, end),
+            _ => self.db.delete_range_opt(options, family, begin, end),
         }
     }
 
@@ -81,8 +131,8 @@ impl Database {
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.get_pinned_opt(options, family, key),
             DatabaseKind::Ttl(db) => Ok(db.get_opt(options, family, key)?.map(PinnedBytes::from)),
+            _ => self.db.get_pinned_opt(options, family, key),
         }
     }
 
@@ -92,15 +142,15 @@ impl Database {
         keys: &[(&ColumnFamilyHandle, &[u8])],
     ) -> Vec<Result<Option<PinnedBytes>>> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.multi_get_cf(options, keys),
             DatabaseKind::Ttl(_) => keys.iter().map(|(family, key)| self.get(options, family, key)).collect(),
+            _ => self.db.multi_get_cf(options, keys),
         }
     }
 
     pub(crate) fn iter(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<CursorKind> {
         Ok(match &self.kind {
-            DatabaseKind::Plain => CursorKind::Db(Box::new(self.db.iter_opt(options, family)?)),
             DatabaseKind::Ttl(db) => CursorKind::Ttl(Box::new(db.iter_opt(options, family)?)),
+            _ => CursorKind::Db(Box::new(self.db.iter_opt(options, family)?)),
         })
     }
 
@@ -110,7 +160,8 @@ impl Database {
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.create_column_family(name, options),
+            DatabaseKind::Plain | DatabaseKind::Optimistic(_) => self.db.create_column_family(name, options),
+            DatabaseKind::Locking(db) => db.create_column_family(name, options),
             // As in RocksDB, values of such a family do not expire.
             DatabaseKind::Ttl(db) => db.create_column_family_with_ttl(name, options, 0),
         }
@@ -121,10 +172,18 @@ impl Database {
         families: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Vec<ColumnFamilyHandle>> {
         match &self.kind {
-            DatabaseKind::Plain => self.db.create_column_families(families),
+            DatabaseKind::Plain | DatabaseKind::Optimistic(_) => self.db.create_column_families(families),
+            DatabaseKind::Locking(db) => db.create_column_families(families),
             DatabaseKind::Ttl(_) => {
                 families.iter().map(|family| self.create_family(&family.name, &family.options)).collect()
             }
+        }
+    }
+
+    pub(crate) fn drop_families(&self, families: &[&ColumnFamilyHandle]) -> Result<()> {
+        match &self.kind {
+            DatabaseKind::Locking(db) => db.drop_column_families(families),
+            _ => self.db.drop_column_families(families),
         }
     }
 }
@@ -175,9 +234,7 @@ pub(crate) fn create_family_ttl(
     let (db, name, options) = (db.get()?, name_of(&env.all_bytes(name)?)?, &options.get()?.cf);
     let made = match &db.kind {
         DatabaseKind::Ttl(with_ttl) => with_ttl.create_column_family_with_ttl(&name, options, ttl)?,
-        DatabaseKind::Plain => {
-            return Err(Error::invalid_argument("the database was opened without TTL").into());
-        }
+        _ => return Err(Error::invalid_argument("the database was opened without TTL").into()),
     };
     Ok(db.give_family(made))
 }

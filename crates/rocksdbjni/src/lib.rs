@@ -40,15 +40,18 @@ mod release;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod transaction_dbs;
+mod transactions;
 mod writes;
 
 /// The functions that the JVM looks up.
 mod natives {
-    use crate::border::{direct, head, into_array, into_direct, range, whole};
+    use crate::border::{direct, head, into_array, into_direct, parts, range, whole};
     use crate::handle::none;
+    use crate::transactions::{KeyFamilies, ReadLock, Tracking, for_update, tracking};
     use crate::{
         batch, callbacks, db, exports, files, filters, given, iterator, kind, objects, options, reads,
-        release, statistics, writes,
+        release, statistics, transaction_dbs, transactions, writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

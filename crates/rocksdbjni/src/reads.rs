@@ -11,7 +11,7 @@ use crate::options::ReadSettings;
 use esker::{ColumnFamilyHandle, Error, ErrorKind, PinnedBytes, ReadOptions, ReadTier};
 
 /// The length that means "not found" in RocksJava.
-const NOT_FOUND: i32 = -1;
+pub(crate) const NOT_FOUND: i32 = -1;
 
 fn find(
     env: &JavaEnv<'_>,

@@ -46,7 +46,7 @@ pub(crate) fn delete(
     key: JavaInput,
 ) -> NativeResult<()> {
     let (db, key) = (db.get()?, key.read(env)?);
-    Ok(db.db.delete_opt(&write_options(options), db.family(family)?, &key)?)
+    Ok(db.delete(&write_options(options), db.family(family)?, &key)?)
 }
 
 pub(crate) fn single_delete(
@@ -57,7 +57,7 @@ pub(crate) fn single_delete(
     key: JavaInput,
 ) -> NativeResult<()> {
     let (db, key) = (db.get()?, key.read(env)?);
-    Ok(db.db.single_delete_opt(&write_options(options), db.family(family)?, &key)?)
+    Ok(db.single_delete(&write_options(options), db.family(family)?, &key)?)
 }
 
 pub(crate) fn delete_range(
@@ -69,7 +69,7 @@ pub(crate) fn delete_range(
     end: JavaInput,
 ) -> NativeResult<()> {
     let (db, begin, end) = (db.get()?, begin.read(env)?, end.read(env)?);
-    Ok(db.db.delete_range_opt(&write_options(options), db.family(family)?, &begin, &end)?)
+    Ok(db.delete_range(&write_options(options), db.family(family)?, &begin, &end)?)
 }
 
 pub(crate) fn write(
