@@ -69,10 +69,11 @@ pub(super) fn compaction_progress_dump(path: &Path, host: &Host, out: &mut Out) 
             count += 1;
         }
     }
-    Ok(match count {
+    match count {
         0 => writeln!(out, "No valid records found in the compaction progress file.")?,
         _ => writeln!(out, "\nTotal records: {count}")?,
-    })
+    }
+    Ok(())
 }
 
 fn progress_text(progress: &CompactionProgress) -> String {
