@@ -39,6 +39,13 @@
 //! ```
 #![warn(missing_docs)]
 
+// This crate refuses for the whole engine, because every crate of the engine needs it.
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "Esker's engine needs a 64-bit system: it keeps sizes and offsets of files, which have 64 bits, in `usize`. On \
+     32-bit systems `esker-format` and `esker-wasm` read databases."
+);
+
 pub mod clock;
 pub mod counted;
 pub mod crash;

@@ -19,7 +19,9 @@ mod direct;
 mod file;
 mod held;
 mod lock;
+#[cfg_attr(not(target_os = "linux"), path = "posix/unmapped.rs")]
 mod mapped;
+pub(crate) mod os;
 pub(crate) mod refused;
 #[cfg(target_os = "linux")]
 pub(crate) mod resident;

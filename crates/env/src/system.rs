@@ -7,9 +7,9 @@ pub fn process_id() -> u32 {
     std::process::id()
 }
 
-/// The id of this thread, as the kernel and `top -H` show it.
+/// The id of this thread; on Linux as the kernel and `top -H` show it.
 pub fn thread_id() -> u64 {
-    u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).expect("thread ids are positive")
+    crate::posix::os::thread_id()
 }
 
 /// The name of this machine.

@@ -17,7 +17,9 @@
 //!     it.
 
 use super::epoch;
-use super::process::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+#[cfg(unix)]
+use super::process::atomic::AtomicBool;
+use super::process::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use super::process::{Mutex, MutexGuard};
 use crate::{Error, Result};
 use std::fmt;
@@ -46,8 +48,10 @@ static NEWEST: AtomicU64 = AtomicU64::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the handler of `fork` that raises the generation is installed.
+#[cfg(unix)]
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
+#[cfg(unix)]
 extern "C" fn in_child() {
     PAGE.generation.store(NEWEST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
     epoch::begin_in_child();
@@ -65,7 +69,7 @@ fn generation() -> u64 {
 /// Takes the first generation. In a child for which no handler ran, takes the next one.
 #[cold]
 fn begin() -> u64 {
-    let here = std::process::id();
+    let here = process_id();
     let before = PROCESS.swap(here, Ordering::AcqRel);
     if before == 0 {
         NEWEST.store(FIRST, Ordering::Relaxed);
@@ -102,9 +106,19 @@ fn page_size() -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 fn wipe_in_children() {}
 
+/// The number of this process. WebAssembly has no processes.
+fn process_id() -> u32 {
+    if cfg!(unix) { std::process::id() } else { 1 }
+}
+
+/// Does nothing: a system without `fork` has no forked children.
+#[cfg(not(unix))]
+fn watch() {}
+
+#[cfg(unix)]
 fn watch() {
     if IS_WATCHED.load(Ordering::Relaxed) || cfg!(any(miri, loom)) || IS_WATCHED.swap(true, Ordering::Relaxed)
     {
@@ -132,7 +146,7 @@ impl ProcessOwner {
     /// This process.
     pub fn here() -> ProcessOwner {
         watch();
-        ProcessOwner { generation: generation(), process_id: std::process::id() }
+        ProcessOwner { generation: generation(), process_id: process_id() }
     }
 
     /// Whether this process is the owner. False in its forked children.
@@ -152,7 +166,7 @@ impl ProcessOwner {
     /// The error of [`ProcessOwner::check`].
     #[cold]
     pub fn is_elsewhere(self, what: &dyn fmt::Display) -> Error {
-        let (owner, here) = (self.process_id, std::process::id());
+        let (owner, here) = (self.process_id, process_id());
         Error::not_supported(format!(
             "{what} belongs to process {owner}; this is process {here}, a forked child, which must open its own"
         ))

@@ -13,14 +13,14 @@
 //!     descriptor.
 
 use super::mapped::MappedEnd;
+use super::os::{self, Hint, advise, is_in_memory};
 use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
 use super::{failed, failed_at, size_of};
 use crate::descriptors::DataFile;
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Res
     if bytes == 0 {
         return Ok(0);
     }
-    match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes)) {
+    match retry_on_intr(|| os::reserve_space(fd, offset, bytes)) {
         Ok(()) => Ok(bytes),
         Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
             // ext4 keeps the blocks of a failed reservation. Cutting the file to its own size frees
@@ -80,13 +80,6 @@ pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Res
 /// A multiple of the page size of the kernel's cache.
 const PAGE_BYTES: u64 = 64 << 10;
 
-/// Gives a hint that the kernel may refuse.
-fn advise(fd: &OwnedFd, offset: u64, bytes: u64, advice: Advice) {
-    match rustix::fs::fadvise(fd, offset, std::num::NonZeroU64::new(bytes), advice) {
-        Ok(()) | Err(_) => {}
-    }
-}
-
 pub(super) struct PosixSequentialFile {
     fd: OwnedFd,
     path: PathBuf,
@@ -95,7 +88,7 @@ pub(super) struct PosixSequentialFile {
 
 impl PosixSequentialFile {
     pub(super) fn new(fd: OwnedFd, path: &Path) -> PosixSequentialFile {
-        advise(&fd, 0, 0, Advice::Sequential);
+        advise(&fd, 0, 0, Hint::Sequential);
         PosixSequentialFile { fd, path: path.to_owned(), offset: 0 }
     }
 }
@@ -113,21 +106,6 @@ impl SequentialFile for PosixSequentialFile {
     }
 }
 
-/// Whether the file's file system lies in memory only.
-#[cfg(target_os = "linux")]
-fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
-    /// `f_type` of tmpfs and ramfs.
-    const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58F6];
-    #[expect(clippy::useless_conversion, reason = "the field's type differs between processors")]
-    let is_known = |stat: rustix::fs::StatFs| IN_MEMORY.contains(&i64::from(stat.f_type));
-    rustix::fs::fstatfs(fd).is_ok_and(is_known)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_in_memory(_fd: BorrowedFd<'_>) -> bool {
-    false
-}
-
 #[derive(Debug)]
 pub(super) struct PosixRandomAccessFile {
     fd: OwnedFd,
@@ -141,7 +119,7 @@ impl PosixRandomAccessFile {
     /// Turns the kernel's read-ahead off, as RocksDB's `advise_random_on_open` does: scans read
     /// ahead themselves.
     pub(super) fn new(fd: OwnedFd, path: &Path) -> PosixRandomAccessFile {
-        advise(&fd, 0, 0, Advice::Random);
+        advise(&fd, 0, 0, Hint::Random);
         PosixRandomAccessFile {
             fd,
             path: path.to_owned(),
@@ -187,14 +165,14 @@ impl RandomAccessFile for PosixRandomAccessFile {
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {
-        advise(&self.fd, offset, bytes, Advice::WillNeed);
+        advise(&self.fd, offset, bytes, Hint::WillNeed);
     }
 
     fn read_anew(&self, offset: u64, bytes: u64) {
         // The kernel only drops whole pages. A length of 0 means all up to the end.
         let begin = offset - offset % PAGE_BYTES;
         let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
-        advise(&self.fd, begin, end.map_or(0, |end| end - begin), Advice::DontNeed);
+        advise(&self.fd, begin, end.map_or(0, |end| end - begin), Hint::DontNeed);
     }
 
     fn size(&self) -> Result<u64> {
@@ -322,14 +300,14 @@ impl WritableFile for PosixWritableFile {
     fn sync(&mut self) -> Result<()> {
         self.write_buffer()?;
         self.owner.check(self.path.display())?;
-        retry_on_intr(|| rustix::fs::fdatasync(self.fd.as_ref().ok_or(Errno::BADF)?))
+        retry_on_intr(|| os::sync_data(self.fd.as_ref().ok_or(Errno::BADF)?))
             .map_err(|e| failed("fdatasync", &self.path, e))
     }
 
     fn fsync(&mut self) -> Result<()> {
         self.write_buffer()?;
         self.owner.check(self.path.display())?;
-        retry_on_intr(|| rustix::fs::fsync(self.fd.as_ref().ok_or(Errno::BADF)?))
+        retry_on_intr(|| os::sync_all(self.fd.as_ref().ok_or(Errno::BADF)?))
             .map_err(|e| failed("fsync", &self.path, e))
     }
 
@@ -337,15 +315,7 @@ impl WritableFile for PosixWritableFile {
         if offset.saturating_add(bytes) > self.written {
             self.write_buffer()?;
         }
-        let fd = self.fd()?.as_raw_fd();
-        let (from, count) = (offset.cast_signed(), bytes.cast_signed());
-        // SAFETY: a system call on a descriptor that `self.fd` keeps open; it reads and writes no
-        // memory of this process.
-        let result = unsafe { libc::sync_file_range(fd, from, count, libc::SYNC_FILE_RANGE_WRITE) };
-        if result == 0 {
-            return Ok(());
-        }
-        let cause = std::io::Error::last_os_error();
+        let Err(cause) = os::start_write_back(self.fd()?, offset, bytes) else { return Ok(()) };
         // A hint that some file systems refuse.
         let is_refused = Errno::from_io_error(&cause).is_some_and(is_refused);
         if is_refused { Ok(()) } else { Err(failed("sync_file_range", &self.path, cause)) }
@@ -429,7 +399,7 @@ impl PosixDirectory {
 
 impl Directory for PosixDirectory {
     fn fsync(&self) -> Result<()> {
-        match retry_on_intr(|| rustix::fs::fsync(&self.fd)) {
+        match retry_on_intr(|| os::sync_all(&self.fd)) {
             Err(e) if syncs_no_directory(e) => {
                 note_unsynced_directory(&self.path);
                 Ok(())

@@ -13,6 +13,7 @@
 //!  3. The holder writes its process number into the file, because the kernel does not report the
 //!     owner of a description. RocksDB neither reads nor writes the file.
 
+use super::os::{GET_LOCK, SET_LOCK};
 use super::{At, failed, open};
 use crate::clock::{Clock, SystemClock};
 use crate::fs::FileLock;
@@ -22,7 +23,7 @@ use esker_base::sync::process::Mutex;
 use esker_base::sync::process::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use esker_base::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::{fmt, ptr};
@@ -97,7 +98,7 @@ pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
         }
         let fd = open("open a file for lock", at, OFlags::RDWR | OFlags::CREATE)?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| failed("fstat", path, e))?;
-        let inode = (stat.st_dev, stat.st_ino);
+        let inode = inode_of(&stat);
         let descriptor = Descriptor::new(fd);
         descriptor.lock().map_err(|e| refused(path, descriptor.fd(), e))?;
         if inode_at(at).map_err(|e| failed("stat", path, e))? != Some(inode) {
@@ -115,10 +116,15 @@ pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
     }
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between systems")]
+fn inode_of(stat: &Stat) -> Inode {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
 /// The file at this place, if there is one.
 pub(super) fn inode_at(at: &At<'_>) -> Result<Option<Inode>, Errno> {
     match at.stat() {
-        Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
+        Ok(stat) => Ok(Some(inode_of(&stat))),
         Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(e),
     }
@@ -179,15 +185,6 @@ pub(super) fn replaced(path: &Path) -> Error {
         path.display()
     ))
 }
-
-#[cfg(target_os = "linux")]
-const SET_LOCK: libc::c_int = libc::F_OFD_SETLK;
-#[cfg(target_os = "linux")]
-const GET_LOCK: libc::c_int = libc::F_OFD_GETLK;
-#[cfg(not(target_os = "linux"))]
-const SET_LOCK: libc::c_int = libc::F_SETLK;
-#[cfg(not(target_os = "linux"))]
-const GET_LOCK: libc::c_int = libc::F_GETLK;
 
 fn whole_file(kind: libc::c_int) -> libc::flock {
     // SAFETY: the structure consists of numbers, for which zero is valid.
