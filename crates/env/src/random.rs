@@ -1,6 +1,8 @@
 //! Randomness from the operating system, for identities. Not for tests, which need seeds, and not
 //! for hot paths.
 
+#[cfg(not(shuttle))]
+use crate::posix::os::random_bytes;
 use std::fmt::Write;
 
 /// In a simulation: seeds the results of [`fill`] on this thread of the system.
@@ -30,8 +32,7 @@ pub fn fill(bytes: &mut [u8]) {
 pub fn fill(bytes: &mut [u8]) {
     let mut done = 0;
     while done < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        done += rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes[done..], flags))
+        done += rustix::io::retry_on_intr(|| random_bytes(&mut bytes[done..]))
             .expect("the kernel gives random bytes");
     }
 }

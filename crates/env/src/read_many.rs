@@ -9,6 +9,7 @@
 //!
 //! Invariant: the result of a read does not depend on its path.
 
+#[cfg(target_os = "linux")]
 use crate::counted::{IoWatch, ReadCounter};
 use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
@@ -79,6 +80,7 @@ impl fmt::Debug for ReadRequest<'_> {
 }
 
 /// Starts the time of reads that go together through descriptors, if the first file counts.
+#[cfg(target_os = "linux")]
 pub(crate) fn watch<'a>(requests: &[ReadRequest<'a>]) -> Option<IoWatch<'a>> {
     requests.first().and_then(|request| request.file.read_counter()).map(ReadCounter::watch)
 }

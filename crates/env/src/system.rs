@@ -60,7 +60,7 @@ pub fn local_time(seconds: u64) -> LocalTime {
         tm_yday: 0,
         tm_isdst: 0,
         tm_gmtoff: 0,
-        tm_zone: std::ptr::null(),
+        tm_zone: std::ptr::null_mut(),
     };
     // SAFETY: both pointers are to live local values; on failure `tm` keeps its content.
     unsafe { libc::localtime_r(&raw const time, &raw mut tm) };

@@ -12,7 +12,7 @@
 use super::Alignment;
 use super::reader::{Scatter, with_scratch};
 use crate::fs::RandomAccessFile;
-use crate::read_many::{ReadRequest, watch};
+use crate::read_many::ReadRequest;
 use std::cmp::Ordering;
 
 /// Most bytes of a run of adjacent reads: a longer run is not cheaper.
@@ -122,15 +122,27 @@ fn copy_out(request: &mut ReadRequest<'_>, blocks: &[u8], start: u64) {
     request.result = Ok(found.len());
 }
 
+/// Gives the requests to `io_uring`. Returns the number of bytes read by each: zeros if there is no
+/// `io_uring`.
+#[cfg(target_os = "linux")]
+fn submit(reads: &mut [ReadRequest<'_>]) -> Vec<usize> {
+    let mut done = vec![0; reads.len()];
+    if reads.len() > 1 {
+        let _watch = crate::read_many::watch(reads);
+        crate::posix::ring::read_many(reads, &mut done);
+    }
+    done
+}
+
+#[cfg(not(target_os = "linux"))]
+fn submit(reads: &mut [ReadRequest<'_>]) -> Vec<usize> {
+    vec![0; reads.len()]
+}
+
 /// Reads whole blocks, each request into one buffer. The reads go to `io_uring` together, if the
 /// kernel has it.
 fn read_blocks(reads: &mut [ReadRequest<'_>]) {
-    let mut done = vec![0; reads.len()];
-    #[cfg(target_os = "linux")]
-    if reads.len() > 1 {
-        let _watch = watch(reads);
-        crate::posix::ring::read_many(reads, &mut done);
-    }
+    let done = submit(reads);
     for (read, done) in reads.iter_mut().zip(done) {
         read.count_shared(done);
         let is_whole = done.is_multiple_of(read.file.alignment().map_or(1, Alignment::block));

@@ -140,7 +140,7 @@ fn sign(fd: BorrowedFd<'_>) {
 
 /// The process that holds the lock, if it can be determined.
 fn holder(fd: BorrowedFd<'_>) -> Option<u32> {
-    let mut asked = whole_file(libc::F_WRLCK);
+    let mut asked = whole_file(WRITE_LOCK);
     // SAFETY: the descriptor is open, and the kernel fills in `asked`, a live local value.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), GET_LOCK, &raw mut asked) };
     if result == 0 && asked.l_pid > 0 {
@@ -186,15 +186,18 @@ pub(super) fn replaced(path: &Path) -> Error {
     ))
 }
 
-fn whole_file(kind: libc::c_int) -> libc::flock {
+const WRITE_LOCK: libc::c_short = libc::F_WRLCK as libc::c_short;
+const UNLOCK: libc::c_short = libc::F_UNLCK as libc::c_short;
+
+fn whole_file(kind: libc::c_short) -> libc::flock {
     // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = kind as libc::c_short;
+    lock.l_type = kind;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     lock
 }
 
-fn set_lock(fd: BorrowedFd<'_>, command: libc::c_int, kind: libc::c_int) -> Result<(), Errno> {
+fn set_lock(fd: BorrowedFd<'_>, command: libc::c_int, kind: libc::c_short) -> Result<(), Errno> {
     let lock = whole_file(kind);
     rustix::io::retry_on_intr(|| {
         // SAFETY: the descriptor is open and `lock` is a live value, which the kernel reads.
@@ -272,10 +275,10 @@ impl Descriptor {
     }
 
     fn lock(&self) -> Result<(), Errno> {
-        match set_lock(self.fd(), SET_LOCK, libc::F_WRLCK) {
+        match set_lock(self.fd(), SET_LOCK, WRITE_LOCK) {
             // The file system or the kernel has no open-file-description locks.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                set_lock(self.fd(), libc::F_SETLK, libc::F_WRLCK)
+                set_lock(self.fd(), libc::F_SETLK, WRITE_LOCK)
             }
             result => result,
         }
@@ -289,7 +292,7 @@ impl Drop for Descriptor {
         // copy. The slot is freed first, so that a forked child does not close a later file
         // with the same number.
         self.place.fd.store(-1, Ordering::Relaxed);
-        set_lock(fd.as_fd(), SET_LOCK, libc::F_UNLCK).unwrap_or_default();
+        set_lock(fd.as_fd(), SET_LOCK, UNLOCK).unwrap_or_default();
     }
 }
 

@@ -13,6 +13,7 @@
 //! | sync data | `fdatasync` | `F_FULLFSYNC` | `fsync` |
 //! | sync data and metadata | `fsync` | `F_FULLFSYNC` | `fsync` |
 //! | lock a file | `F_OFD_SETLK` | `F_OFD_SETLK` | `F_SETLK` |
+//! | random bytes | `getrandom` | `getentropy` | `getentropy` |
 //! | number of a thread | `gettid` | `pthread_threadid_np` | address of the thread |
 //!
 //! Direct I/O, `io_uring`, reads of resident pages and mapped logs exist on Linux only.

@@ -61,3 +61,9 @@ pub(in crate::posix) fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
 pub(crate) fn thread_id() -> u64 {
     u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).expect("thread ids are positive")
 }
+
+/// Fills the front of `bytes` with random bytes, and returns their number.
+#[cfg(not(shuttle))]
+pub(crate) fn random_bytes(bytes: &mut [u8]) -> Result<usize, Errno> {
+    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
+}

@@ -62,3 +62,16 @@ pub(crate) fn thread_id() -> u64 {
     // SAFETY: the call returns a value of the calling thread and has no other effect.
     unsafe { libc::pthread_self() as u64 }
 }
+
+/// Fills the front of `bytes` with random bytes, and returns their number.
+#[cfg(not(shuttle))]
+pub(crate) fn random_bytes(bytes: &mut [u8]) -> Result<usize, Errno> {
+    /// Most bytes of one call.
+    const MOST: usize = 256;
+    let length = bytes.len().min(MOST);
+    // SAFETY: the pointer is to `length` bytes, which this function may change.
+    match unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), length) } {
+        0 => Ok(length),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
