@@ -18,6 +18,7 @@ mod commands;
 mod instructions;
 mod jvm;
 mod mutants;
+mod portability;
 mod python;
 mod tidy;
 
@@ -45,6 +46,7 @@ cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C 
 cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, twenty-five minutes
 cargo xtask long python        the Python package with many examples of each property, and as a wheel
 cargo xtask long jvm           a Java program on Esker and on RocksDB's library, for four releases of RocksJava
+cargo xtask long portability [TARGET]   aarch64, musl, macOS, 32 bits and WebAssembly, as far as each goes from here
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         ["long", "clusters"] => cluster::long(&root),
         ["long", "jvm"] => jvm::run(&root, false),
         ["long", "jvm", "record"] => jvm::run(&root, true),
+        ["long", "portability", names @ ..] => portability::run_all(&root, names),
         ["long", "mutants", names @ ..] => mutants::run_all(&root, names, 10),
         ["long", minutes] => match minutes.parse() {
             Ok(minutes) => commands::long(&root, minutes),
