@@ -1,4 +1,4 @@
-//! DirectoryFiles in memory, by name.
+//! Files in memory, by name.
 
 use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name::{FileType, parse_file_name};
