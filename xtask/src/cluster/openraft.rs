@@ -330,13 +330,14 @@ impl Service {
         Ok(())
     }
 
-    /// Waits until all nodes have applied the same entries, and returns their values.
+    /// Waits until all nodes that run have applied the same entries, and returns their values.
     /// # Errors
     /// The values of two nodes differ.
     fn contents(&mut self) -> Result<String, String> {
         let all = self.deadline.wait(&"all nodes have applied the same entries", || {
             let ask = |node: &ServiceNode| node.ask("\"Contents\"");
-            let all = self.nodes.iter().map(ask).collect::<Result<Vec<String>, String>>();
+            let running = self.nodes.iter().filter(|node| node.process.is_some());
+            let all = running.map(ask).collect::<Result<Vec<String>, String>>();
             let all = all.unwrap_or_default();
             let applied = |answer: &String| field(answer, "applied").map(str::to_owned);
             let is_same = all.iter().all(|answer| applied(answer) == applied(&all[0]));
