@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `aarch64-unknown-linux-gnu` | unit tests of the library crates, under qemu |
 //! | `x86_64-unknown-linux-musl` | the same tests |
-//! | `aarch64-apple-darwin` | a check of the engine, without zstd, whose C code needs Apple's headers |
+//! | `aarch64-apple-darwin` | a check of the engine without zstd, whose C code needs headers |
 //! | `i686-unknown-linux-gnu` | a check that must fail with the reason |
 //! | `wasm32-unknown-unknown` | the reader in node, on the databases in `fixtures` |
 

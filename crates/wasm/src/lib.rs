@@ -40,7 +40,7 @@ use merge::Versions;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use table::TableBytes;
-use wal::WalEntries;
+use wal::SortedWalEntries;
 
 /// A database in memory.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub struct Reader {
 struct Family {
     state: StoredFamily,
     icmp: InternalKeyComparator,
-    memtable: WalEntries,
+    memtable: SortedWalEntries,
     /// The opened tables. The first read of the family opens them.
     tables: OnceCell<Vec<TableBytes>>,
 }
@@ -72,7 +72,7 @@ impl Reader {
             let family = Family {
                 state: state.clone(),
                 icmp,
-                memtable: WalEntries::default(),
+                memtable: SortedWalEntries::default(),
                 tables: OnceCell::new(),
             };
             families.insert(*id, family);

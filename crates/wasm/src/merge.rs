@@ -6,10 +6,9 @@
 use crate::before_all_versions;
 use crate::files::DirectoryFiles;
 use crate::table::{TableBytes, TableCursor, is_deletion};
-use crate::wal::WalEntries;
+use crate::wal::SortedWalEntries;
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
-use esker_format::range_del::FragmentedRangeTombstones;
 
 /// The newest version of a user key.
 #[derive(Debug)]
@@ -25,8 +24,7 @@ pub(crate) struct NewestVersion {
 #[derive(Debug)]
 pub(crate) struct Versions<'a> {
     icmp: &'a InternalKeyComparator,
-    memtable: &'a WalEntries,
-    memtable_tombstones: FragmentedRangeTombstones,
+    memtable: &'a SortedWalEntries,
     /// The place in the memtable.
     at: usize,
     tables: Vec<&'a TableBytes>,
@@ -35,15 +33,14 @@ pub(crate) struct Versions<'a> {
 
 impl<'a> Versions<'a> {
     pub(crate) fn new(
-        memtable: &'a WalEntries,
+        memtable: &'a SortedWalEntries,
         tables: impl Iterator<Item = &'a TableBytes>,
         icmp: &'a InternalKeyComparator,
         files: &'a DirectoryFiles,
     ) -> Result<Versions<'a>> {
         let tables: Vec<&TableBytes> = tables.collect();
         let cursors = tables.iter().map(|table| TableCursor::new(table, files)).collect::<Result<_>>()?;
-        let memtable_tombstones = FragmentedRangeTombstones::build(memtable.tombstones.clone(), icmp);
-        Ok(Versions { icmp, memtable, memtable_tombstones, at: 0, tables, cursors })
+        Ok(Versions { icmp, memtable, at: 0, tables, cursors })
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
@@ -80,7 +77,7 @@ impl<'a> Versions<'a> {
 
     /// The sequence number of the newest range tombstone over the key.
     fn newest_cover(&self, user_key: &[u8]) -> SequenceNumber {
-        let memory = self.memtable_tombstones.max_covering_seq(user_key, self.icmp, SequenceNumber::MAX);
+        let memory = self.memtable.tombstones.max_covering_seq(user_key, self.icmp, SequenceNumber::MAX);
         let covers = self.tables.iter().map(|table| table.newest_cover(user_key, self.icmp));
         covers.fold(memory, SequenceNumber::max)
     }

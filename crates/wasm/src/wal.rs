@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_format::log::{LogEvent, LogReader, SliceSource};
-use esker_format::range_del::RangeTombstone;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::wal_recovery::{ReplayStep, WalReplay, WalReplayMode, check_timestamp_sizes};
 use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatchView};
 use std::collections::BTreeMap;
@@ -22,15 +22,23 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct WalEntries {
     /// Internal keys and values.
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    tombstones: Vec<RangeTombstone>,
+}
+
+/// The same in the order of the family, as reads need it.
+#[derive(Debug, Default)]
+pub(crate) struct SortedWalEntries {
+    /// Internal keys and values.
     pub(crate) entries: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(crate) tombstones: Vec<RangeTombstone>,
+    pub(crate) tombstones: FragmentedRangeTombstones,
 }
 
 impl WalEntries {
-    /// The same, with its entries in order.
-    pub(crate) fn sorted(mut self, icmp: &InternalKeyComparator) -> WalEntries {
+    pub(crate) fn sorted(mut self, icmp: &InternalKeyComparator) -> SortedWalEntries {
         self.entries.sort_by(|(a, _), (b, _)| icmp.compare(a, b));
-        self
+        let tombstones = FragmentedRangeTombstones::build(self.tombstones, icmp);
+        SortedWalEntries { entries: self.entries, tombstones }
     }
 
     fn add(&mut self, entry: Entry, sequence: SequenceNumber) {
