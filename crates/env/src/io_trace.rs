@@ -1,9 +1,10 @@
-//! A file system that reports its operations to a sink, for I/O traces.
+//! A file system that reports its operations: to a sink, for I/O traces, and to an observer, for
+//! listeners.
 //!
 //! In: a file system, and the operations on it. Out: the same operations; a report of each, while
-//! there is a sink. Names of operations are those of RocksDB's functions.
+//! there is a sink or an observer. Names of operations are those of RocksDB's functions.
 //!
-//! Cost without a sink: a relaxed load and a call through a pointer for each operation.
+//! Cost without both: a relaxed load and a call through a pointer for each operation.
 
 use crate::clock::Clock;
 use crate::direct::Alignment;
@@ -27,11 +28,11 @@ pub struct IoOperation<'a> {
     pub nanos: u64,
     /// The error of the operation.
     pub error: Option<&'a Error>,
-    /// The file's name, without directories.
-    pub file_name: &'a str,
+    /// The file.
+    pub path: &'a Path,
     /// Bytes of the file.
     pub file_size: Option<u64>,
-    /// Bytes that were read or written.
+    /// Bytes that were read or written; after an error, those that were to be written.
     pub len: Option<u64>,
     /// The place in the file.
     pub offset: Option<u64>,
@@ -47,9 +48,13 @@ pub trait IoSink: Send {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// Hands operations to a sink, while there is one.
+/// Sees each operation as it ends, on the thread that made it. The thread may hold locks.
+pub type IoObserver = Box<dyn Fn(&IoOperation<'_>) + Send + Sync>;
+
+/// Hands operations to a sink, while there is one, and to an observer.
 pub struct IoTracer {
     is_on: AtomicBool,
+    observer: Option<IoObserver>,
     sink: Mutex<Option<Box<dyn IoSink>>>,
     clock: Arc<dyn Clock>,
 }
@@ -70,8 +75,9 @@ struct Facts {
 
 impl IoTracer {
     /// Makes a tracer without a sink.
-    pub fn new(clock: Arc<dyn Clock>) -> Arc<IoTracer> {
-        Arc::new(IoTracer { is_on: AtomicBool::new(false), sink: Mutex::new(None), clock })
+    pub fn new(clock: Arc<dyn Clock>, observer: Option<IoObserver>) -> Arc<IoTracer> {
+        let is_on = AtomicBool::new(observer.is_some());
+        Arc::new(IoTracer { is_on, observer, sink: Mutex::new(None), clock })
     }
 
     /// Begins with this sink. False, and nothing is changed, if there is one already.
@@ -89,7 +95,7 @@ impl IoTracer {
     /// # Errors
     /// The first error of the sink.
     pub fn end(&self) -> Result<()> {
-        self.is_on.store(false, Ordering::Relaxed);
+        self.is_on.store(self.observer.is_some(), Ordering::Relaxed);
         self.sink.lock().take().map_or(Ok(()), |mut sink| sink.finish())
     }
 
@@ -104,16 +110,17 @@ impl IoTracer {
         operation: &str,
         path: &Path,
         call: impl FnOnce() -> Result<T>,
-        facts: impl FnOnce(&T) -> Facts,
+        facts: impl FnOnce(Option<&T>) -> Facts,
     ) -> Result<T> {
         let (began_at, start) = (self.clock.now_micros(), self.clock.monotonic_nanos());
         let result = call();
         let nanos = self.clock.monotonic_nanos().saturating_sub(start);
-        let Facts { file_size, len, offset } = result.as_ref().map_or_else(|_| Facts::default(), facts);
-        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Facts { file_size, len, offset } = facts(result.as_ref().ok());
         let error = result.as_ref().err();
-        let done =
-            IoOperation { began_at, operation, nanos, error, file_name: &file_name, file_size, len, offset };
+        let done = IoOperation { began_at, operation, nanos, error, path, file_size, len, offset };
+        if let Some(observer) = &self.observer {
+            observer(&done);
+        }
         if let Some(sink) = self.sink.lock().as_mut() {
             sink.add(&done);
         }
@@ -219,7 +226,7 @@ impl FileSystem for TracedFileSystem {
         if !self.tracer.is_on() {
             return call();
         }
-        let facts = |size: &u64| Facts { file_size: Some(*size), ..Facts::default() };
+        let facts = |size: Option<&u64>| Facts { file_size: size.copied(), ..Facts::default() };
         self.tracer.report("GetFileSize", path, call, facts)
     }
     fn link_count(&self, path: &Path) -> Result<u64> {
@@ -268,7 +275,7 @@ impl SequentialFile for TracedSequentialFile {
         if !self.tracer.is_on() {
             return self.inner.read(buf);
         }
-        let facts = |n: &usize| Facts { len: Some(*n as u64), ..Facts::default() };
+        let facts = |n: Option<&usize>| Facts { len: n.map(|n| *n as u64), ..Facts::default() };
         self.tracer.report("Read", &self.path, || self.inner.read(buf), facts)
     }
     fn skip(&mut self, bytes: u64) -> Result<()> {
@@ -285,7 +292,8 @@ struct TracedRandomAccessFile {
 impl TracedRandomAccessFile {
     #[cold]
     fn report(&self, operation: &str, offset: u64, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
-        let facts = |n: &usize| Facts { len: Some(*n as u64), offset: Some(offset), ..Facts::default() };
+        let len = |n: Option<&usize>| n.map(|n| *n as u64);
+        let facts = |n: Option<&usize>| Facts { len: len(n), offset: Some(offset), ..Facts::default() };
         self.tracer.report(operation, self.inner.path(), read, facts)
     }
 }
@@ -342,9 +350,8 @@ impl WritableFile for TracedWritableFile {
             return self.inner.append(data);
         }
         let offset = self.inner.file_size();
-        let facts =
-            |(): &()| Facts { len: Some(data.len() as u64), offset: Some(offset), ..Facts::default() };
-        self.tracer.report("Append", &self.path, || self.inner.append(data), facts)
+        let facts = Facts { len: Some(data.len() as u64), offset: Some(offset), ..Facts::default() };
+        self.tracer.report("Append", &self.path, || self.inner.append(data), |_| facts)
     }
     fn flush(&mut self) -> Result<()> {
         self.tracer.trace("Flush", &self.path, || self.inner.flush())
@@ -356,7 +363,11 @@ impl WritableFile for TracedWritableFile {
         self.tracer.trace("Fsync", &self.path, || self.inner.fsync())
     }
     fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        self.tracer.trace("RangeSync", &self.path, || self.inner.range_sync(offset, bytes))
+        if !self.tracer.is_on() {
+            return self.inner.range_sync(offset, bytes);
+        }
+        let facts = Facts { len: Some(bytes), offset: Some(offset), ..Facts::default() };
+        self.tracer.report("RangeSync", &self.path, || self.inner.range_sync(offset, bytes), |_| facts)
     }
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         self.inner.preallocate(offset, bytes)

@@ -24,6 +24,7 @@ use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, PrimaryFollower, Secondary, publish_super_versions};
 use crate::files::{other_directories, take_directories};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
+use crate::observe::observer;
 use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
 use crate::snapshot::CommitTable;
@@ -156,7 +157,8 @@ impl Opening {
             }
             lock = Some(options.env.fs.lock_file(&file_name::lock_file_name(&path))?);
         }
-        let (untraced, io_tracer) = (options.env.clone(), IoTracer::new(options.env.clock.clone()));
+        let untraced = options.env.clone();
+        let io_tracer = IoTracer::new(options.env.clock.clone(), observer(&options.listeners));
         options.env.fs = Arc::new(TracedFileSystem::new(options.env.fs, io_tracer.clone()));
         let secondary = secondary.map(|dir| fs.absolute_path(dir)).transpose()?;
         let info_log = log_header::open_info_log(&options, &path, mode, secondary.as_deref())?;

@@ -9,8 +9,11 @@
 //!     Writers report sealed memtables, stalls and errors before their write is done. So a listener
 //!     that writes in such a call also waits for itself, as with RocksDB.
 //!  2. A listener must not panic: a panic ends the background job that made the call.
+//!  3. Calls about files are an exception to 1: the thread that works on a file makes them, under
+//!     whatever locks it holds. They must be short, and must not call the database.
 
 use super::compaction_stats::CompactionJobStats;
+use super::file_operations::FileOperationInfo;
 use super::reason::{BackgroundErrorReason, CompactionReason, FlushReason, WriteStallCondition};
 use esker_base::compaction_filter::TableFileCreationReason;
 use esker_base::{ColumnFamilyId, Error, FileNumber, SequenceNumber};
@@ -65,6 +68,57 @@ pub trait EventListener: Send + Sync {
     }
     /// Recovery from a background error ended; `new_bg_error` is `None` if it succeeded.
     fn on_error_recovery_end(&self, _info: &BackgroundErrorRecoveryInfo) {}
+    /// Whether the following calls about files are wanted. Asked once, when the database opens.
+    /// Each operation then costs two readings of the clock and the calls, and reads do not use
+    /// `io_uring`. Without such a listener it costs nothing. Default: false.
+    ///
+    /// ```
+    /// use esker::observe::{EventListener, FileOperationInfo};
+    /// use esker::{Db, Options};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// #[derive(Default)]
+    /// struct Written(AtomicU64);
+    ///
+    /// impl EventListener for Written {
+    ///     fn should_be_notified_on_file_io(&self) -> bool {
+    ///         true
+    ///     }
+    ///     fn on_file_write_finish(&self, info: &FileOperationInfo) {
+    ///         self.0.fetch_add(info.length, Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let written = Arc::new(Written::default());
+    /// let mut options = Options::default();
+    /// options.db.create_if_missing = true;
+    /// options.db.listeners = vec![written.clone()];
+    /// let db = Db::open(&options, dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// assert!(written.0.load(Ordering::Relaxed) > 0);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    fn should_be_notified_on_file_io(&self) -> bool {
+        false
+    }
+    /// Bytes of a file were read.
+    fn on_file_read_finish(&self, _info: &FileOperationInfo) {}
+    /// Bytes were added to a file.
+    fn on_file_write_finish(&self, _info: &FileOperationInfo) {}
+    /// A file's buffered bytes were given to the operating system.
+    fn on_file_flush_finish(&self, _info: &FileOperationInfo) {}
+    /// A file was synced.
+    fn on_file_sync_finish(&self, _info: &FileOperationInfo) {}
+    /// The operating system was asked to write back a part of a file.
+    fn on_file_range_sync_finish(&self, _info: &FileOperationInfo) {}
+    /// A file was cut.
+    fn on_file_truncate_finish(&self, _info: &FileOperationInfo) {}
+    /// A file was closed.
+    fn on_file_close_finish(&self, _info: &FileOperationInfo) {}
+    /// One of these operations failed; called after the call for its kind.
+    fn on_io_error(&self, _info: &FileOperationInfo) {}
     /// The database begins to close, or to cancel its background work. Called once. Jobs may still
     /// run, and their events may follow.
     fn on_db_shutdown_begin(&self) {}

@@ -7,6 +7,7 @@ mod cache_stats;
 mod compaction_stats;
 mod events;
 mod explain;
+mod file_operations;
 mod human;
 mod json;
 mod listener;
@@ -22,6 +23,8 @@ pub use esker_base::compaction_filter::TableFileCreationReason;
 pub use esker_format::file_name::FileType;
 pub use events::{Event, TableFileCreation};
 pub use explain::{Explanation, KeyRead, ReadSource, ReadStep, RunRead, ScanRead, SeenEntry};
+pub(crate) use file_operations::observer;
+pub use file_operations::{FileOperationInfo, FileOperationType};
 pub use json::JsonWriter;
 pub use listener::{
     BackgroundErrorRecoveryInfo, BlobFileAdditionInfo, BlobFileGarbageInfo, CompactionFileInfo,

@@ -87,13 +87,14 @@ pub(crate) struct IoTrace(pub(crate) BinaryTrace);
 impl IoSink for IoTrace {
     fn add(&mut self, op: &IoOperation<'_>) {
         let status = op.error.map_or_else(|| "OK".to_owned(), ToString::to_string);
+        let file_name = op.path.file_name().unwrap_or_default().to_string_lossy();
         self.0.add(|out| {
             IoOp {
                 timestamp: op.began_at,
                 file_operation: op.operation.as_bytes(),
                 latency: op.nanos,
                 io_status: status.as_bytes(),
-                file_name: op.file_name.as_bytes(),
+                file_name: file_name.as_bytes(),
                 file_size: op.file_size,
                 len: op.len,
                 offset: op.offset,

@@ -1,12 +1,16 @@
 //! The events that listeners get: their contents, number and order.
 
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{FaultFs, FaultRule, OpKind};
 use esker::observe::{
-    CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
-    ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
+    CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FileOperationInfo,
+    FileOperationType, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
 };
 use esker::options::CompressionType;
-use esker::{ColumnFamilyDescriptor, CompactionOptions, Db, Env, FlushOptions, Options, SstFileWriter};
+use esker::{
+    ColumnFamilyDescriptor, CompactionOptions, Db, Env, FlushOptions, Options, SstFileWriter, WriteOptions,
+};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -295,4 +299,108 @@ fn a_flush_that_waits_for_listeners_returns_after_them() {
         db.flush_opt(&FlushOptions::default().listener_wait(true), &[&db.default_column_family()]).unwrap();
         assert_eq!(reported.0.load(Ordering::SeqCst), n);
     }
+}
+
+/// Notes operations on files, and those that failed.
+#[derive(Default)]
+struct FileLog {
+    operations: Mutex<Vec<FileOperationInfo>>,
+    errors: Mutex<Vec<FileOperationInfo>>,
+}
+
+impl FileLog {
+    fn note(&self, allowed: &[FileOperationType], info: &FileOperationInfo) {
+        assert!(allowed.contains(&info.operation_type), "{info:?}");
+        self.operations.lock().unwrap().push(info.clone());
+    }
+
+    /// The bytes of all operations of a kind on files with such a name.
+    fn bytes(&self, operation: FileOperationType, name: &str) -> Option<u64> {
+        let all = self.operations.lock().unwrap();
+        let is_it =
+            |info: &&FileOperationInfo| info.operation_type == operation && is_named(&info.path, name);
+        let lengths: Vec<u64> = all.iter().filter(is_it).map(|info| info.length).collect();
+        (!lengths.is_empty()).then(|| lengths.iter().sum())
+    }
+}
+
+fn is_named(path: &Path, name: &str) -> bool {
+    path.to_string_lossy().contains(name)
+}
+
+impl EventListener for FileLog {
+    fn should_be_notified_on_file_io(&self) -> bool {
+        true
+    }
+    fn on_file_read_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::Read], info);
+    }
+    fn on_file_write_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::Append], info);
+    }
+    fn on_file_flush_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::Flush], info);
+    }
+    fn on_file_sync_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::Sync, FileOperationType::Fsync], info);
+    }
+    fn on_file_range_sync_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::RangeSync], info);
+    }
+    fn on_file_truncate_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::Truncate], info);
+    }
+    fn on_file_close_finish(&self, info: &FileOperationInfo) {
+        self.note(&[FileOperationType::Close], info);
+    }
+    fn on_io_error(&self, info: &FileOperationInfo) {
+        self.errors.lock().unwrap().push(info.clone());
+    }
+}
+
+#[test]
+fn operations_on_files_are_reported_to_listeners_that_want_them() {
+    let (mut options, _) = options();
+    options.cf.compression = CompressionType::None;
+    let files = Arc::new(FileLog::default());
+    options.db.listeners = vec![files.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    db.put_opt(&WriteOptions::default().sync(true), &db.default_column_family(), "key", "value").unwrap();
+    db.flush().unwrap();
+    let table = db.live_files().remove(0);
+    assert_eq!(files.bytes(FileOperationType::Append, ".sst"), Some(table.size));
+    for (operation, name) in [
+        (FileOperationType::Sync, ".sst"),
+        (FileOperationType::Close, ".sst"),
+        (FileOperationType::Append, ".log"),
+        (FileOperationType::Sync, ".log"),
+        (FileOperationType::Append, "MANIFEST"),
+    ] {
+        assert!(files.bytes(operation, name).is_some(), "{operation:?} of {name}");
+    }
+    db.close().unwrap();
+    files.operations.lock().unwrap().clear();
+    let db = Db::open(&options, "/db").unwrap();
+    assert!(db.get("key").unwrap().is_some());
+    assert!(files.bytes(FileOperationType::Read, ".sst").is_some_and(|bytes| bytes > 0));
+    assert!(files.bytes(FileOperationType::Read, "MANIFEST").is_some());
+    assert!(files.errors.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_operation_on_a_file_that_fails_is_reported_as_an_error_too() {
+    let (mut options, _) = options();
+    let faults = FaultFs::new(options.db.env.fs.clone());
+    options.db.env.fs = Arc::new(faults.clone());
+    let files = Arc::new(FileLog::default());
+    options.db.listeners = vec![files.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    faults.add_rule(FaultRule::fail(&[OpKind::Append]).on(|path| path.to_string_lossy().ends_with(".log")));
+    db.put("key", "value").unwrap_err();
+    let errors = files.errors.lock().unwrap();
+    let [error] = errors.as_slice() else { panic!("{errors:?}") };
+    assert_eq!(error.operation_type, FileOperationType::Append);
+    assert!(is_named(&error.path, ".log") && error.length > 0 && error.status.is_err(), "{error:?}");
+    let all = files.operations.lock().unwrap();
+    assert!(all.iter().any(|info| info.status.is_err() && info.operation_type == FileOperationType::Append));
 }
