@@ -3,7 +3,8 @@
 //! `TablePropertiesCollector`.
 //!
 //! Source: RocksDB `include/rocksdb/table_properties.h`,
-//! `utilities/table_properties_collectors/compact_on_deletion_collector.cc`.
+//! `utilities/table_properties_collectors/compact_on_deletion_collector.cc`,
+//! `compact_for_tiering_collector.cc`.
 
 use crate::error::Result;
 use crate::sync::Arc;
@@ -50,6 +51,11 @@ pub struct TablePropertiesCollectorContext {
     pub column_family_id: ColumnFamilyId,
     /// The level of the table.
     pub level_at_creation: usize,
+    /// The number of levels of the family.
+    pub num_levels: usize,
+    /// Entries with smaller sequence numbers may go into the last level. `SequenceNumber::MAX` for
+    /// a flush, and in a family without `preclude_last_level_data_seconds`.
+    pub last_level_inclusive_max_seqno_threshold: SequenceNumber,
 }
 
 /// Makes one collector for each table that a flush or compaction writes.
@@ -76,6 +82,104 @@ impl fmt::Debug for dyn TablePropertiesCollectorFactory {
 impl fmt::Debug for dyn TablePropertiesCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TablePropertiesCollector({})", self.name())
+    }
+}
+
+const COMPACT_FOR_TIERING: &str = "CompactForTieringCollector";
+
+/// Property with the number of entries that may go into the last level, if there are any.
+const ELIGIBLE_ENTRIES: &str = "rocksdb.eligible.last.level.entries";
+
+/// Marks tables above the last level for compaction if enough of their entries are old enough for
+/// the last level. Only for families with `preclude_last_level_data_seconds`.
+/// ```
+/// use esker_base::table_properties_collector::{
+///     CompactForTieringCollectorFactory, TablePropertiesCollectorFactory,
+/// };
+///
+/// let factory = CompactForTieringCollectorFactory::new(0.4);
+/// assert_eq!(factory.name(), "CompactForTieringCollector");
+/// ```
+#[derive(Debug)]
+pub struct CompactForTieringCollectorFactory {
+    compaction_trigger_ratio: AtomicU64,
+}
+
+impl CompactForTieringCollectorFactory {
+    /// Marks a table if at least this share of its entries may go down. A ratio above 1 marks none,
+    /// and only counts the entries in a property; a ratio of at most 0 makes no collectors.
+    /// RocksDB's `NewCompactForTieringCollectorFactory`.
+    pub fn new(compaction_trigger_ratio: f64) -> CompactForTieringCollectorFactory {
+        CompactForTieringCollectorFactory {
+            compaction_trigger_ratio: AtomicU64::new(compaction_trigger_ratio.to_bits()),
+        }
+    }
+
+    /// Changes the ratio for tables begun later.
+    pub fn set_compaction_trigger_ratio(&self, compaction_trigger_ratio: f64) {
+        self.compaction_trigger_ratio.store(compaction_trigger_ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The ratio in force.
+    pub fn compaction_trigger_ratio(&self) -> f64 {
+        f64::from_bits(self.compaction_trigger_ratio.load(Ordering::Relaxed))
+    }
+}
+
+impl TablePropertiesCollectorFactory for CompactForTieringCollectorFactory {
+    fn name(&self) -> &str {
+        COMPACT_FOR_TIERING
+    }
+
+    fn description(&self) -> String {
+        format!("{COMPACT_FOR_TIERING}, compaction trigger ratio:{}", self.compaction_trigger_ratio())
+    }
+
+    fn create(&self, context: &TablePropertiesCollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
+        let ratio = self.compaction_trigger_ratio();
+        let threshold = context.last_level_inclusive_max_seqno_threshold;
+        let is_last = context.level_at_creation + 1 == context.num_levels;
+        if ratio.is_nan() || ratio <= 0.0 || is_last || threshold == SequenceNumber::MAX {
+            return None;
+        }
+        Some(Box::new(CompactForTieringCollector { ratio, threshold, eligible: 0, entries: 0 }))
+    }
+}
+
+struct CompactForTieringCollector {
+    ratio: f64,
+    threshold: SequenceNumber,
+    eligible: u64,
+    entries: u64,
+}
+
+impl TablePropertiesCollector for CompactForTieringCollector {
+    fn name(&self) -> &str {
+        COMPACT_FOR_TIERING
+    }
+
+    fn add_user_key(
+        &mut self,
+        _key: &[u8],
+        value: &[u8],
+        kind: ValueType,
+        sequence: SequenceNumber,
+        _file_size: u64,
+    ) -> Result<()> {
+        let preferred = || value.last_chunk().map_or(sequence, |n| SequenceNumber(u64::from_le_bytes(*n)));
+        let sequence = if kind == ValueType::ValuePreferredSeqno { preferred() } else { sequence };
+        self.entries += 1;
+        self.eligible += u64::from(sequence < self.threshold);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<UserCollectedProperties> {
+        let property = || (ELIGIBLE_ENTRIES.into(), self.eligible.to_string().into_bytes());
+        Ok((self.eligible > 0).then(property).into_iter().collect())
+    }
+
+    fn need_compact(&self) -> bool {
+        self.eligible as f64 >= self.ratio * self.entries as f64
     }
 }
 

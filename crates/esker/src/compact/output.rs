@@ -54,7 +54,7 @@ pub(super) struct Outputs<'a> {
     context: OutputContext<'a>,
     numbers: &'a Numbers,
     /// Options common to all the files.
-    table: NewTable,
+    pub(super) table: NewTable,
     epoch_number: u64,
     current: Option<TableOutput>,
     pub(super) blobs: BlobOutput<'a>,
@@ -119,6 +119,7 @@ impl<'a> Outputs<'a> {
                 temperature: context
                     .family_options
                     .temperature_of(plan.output_level, plan.version.num_levels()),
+                old_before: SequenceNumber::MAX,
             },
             epoch_number: inputs().map(|f| f.epoch_number).min().unwrap_or(0),
             current: None,

@@ -20,6 +20,9 @@ pub(super) struct Placement {
     pub(super) times: SeqnoToTimeMapping,
     /// Entries with larger sequence numbers keep them.
     pub(super) zero_up_to: SequenceNumber,
+    /// Entries with smaller sequence numbers may go into the last level; `MAX` if the family has no
+    /// `preclude_last_level_data_seconds`.
+    pub(super) old_before: SequenceNumber,
     /// The entries for the level above the last one, if it gets any.
     pub(super) young: Option<YoungEntries>,
 }
@@ -38,7 +41,8 @@ pub(super) struct YoungEntries {
 impl Placement {
     /// The placement in a family without options for young entries.
     fn of_old_entries() -> Placement {
-        Placement { times: SeqnoToTimeMapping::default(), zero_up_to: SequenceNumber::MAX, young: None }
+        let (zero_up_to, old_before) = (SequenceNumber::MAX, SequenceNumber::MAX);
+        Placement { times: SeqnoToTimeMapping::default(), zero_up_to, old_before, young: None }
     }
 
     /// The placement for a plan. Opens each input if the family keeps times; otherwise costs
@@ -74,17 +78,22 @@ impl Placement {
         let first_young = first_after(&times, plan, now.saturating_sub(kept));
         let oldest_snapshot = snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
         let limit = now.saturating_sub(options.preclude_last_level_data_seconds);
+        // Entries that only readers after a snapshot see are read more often: they stay above.
+        let old_before = match options.preclude_last_level_data_seconds {
+            0 => SequenceNumber::MAX,
+            _ => first_after(&times, plan, limit).min(oldest_snapshot),
+        };
         let young = plan.proximal.as_ref().map(|place| YoungEntries {
             level: place.level,
-            // Entries that only readers after a snapshot see are read more often: they stay above.
-            after: first_after(&times, plan, limit).min(oldest_snapshot).max(place.keep_through),
+            after: old_before.max(place.keep_through),
             oldest_seconds: times.pairs().iter().map(|p| p.time).find(|t| *t > limit).unwrap_or(now),
         });
         times.thin_out(MAX_PAIRS);
         let is_any_young = plan.input_files().any(|(_, file)| file.largest_seqno >= first_young);
         let zero_up_to = SequenceNumber(first_young.0 - 1).min(oldest_snapshot);
         let zero_up_to = if is_any_young { zero_up_to } else { SequenceNumber::MAX };
-        Placement { times, zero_up_to, young }
+        let old_before = young.as_ref().map_or(old_before, |young| young.after);
+        Placement { times, zero_up_to, old_before, young }
     }
 }
 

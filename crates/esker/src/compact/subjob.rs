@@ -139,9 +139,12 @@ pub(super) fn run(
         ..engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low)
     };
     let mut outputs = Outputs::new(output_context, plan, &engine.numbers, compression);
+    outputs.table.old_before = context.placement.old_before;
     let mut above = context.placement.young.as_ref().map(|young| {
         outputs.stay_below(young);
-        Outputs::above(output_context, plan, &engine.numbers, compression, young)
+        let mut above = Outputs::above(output_context, plan, &engine.numbers, compression, young);
+        above.table.old_before = context.placement.old_before;
+        above
     });
     // Progress has tables of one level only.
     let progress = progress.filter(|_| above.is_none());

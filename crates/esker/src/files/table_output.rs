@@ -150,6 +150,8 @@ pub(crate) struct NewTable {
     pub(crate) target_file_size: u64,
     /// The temperature, for the MANIFEST.
     pub(crate) temperature: Temperature,
+    /// Entries with smaller sequence numbers may go into the last level; `MAX`: not asked for.
+    pub(crate) old_before: SequenceNumber,
 }
 
 impl NewTable {
@@ -169,6 +171,7 @@ impl NewTable {
             is_bottommost: false,
             target_file_size: 0,
             temperature: options.default_write_temperature,
+            old_before: SequenceNumber::MAX,
         }
     }
 }
@@ -309,7 +312,7 @@ impl TableOutput {
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
             written: context.verification().entries.then(WrittenFile::default),
             checksum,
-            collectors: collectors(context, table.level),
+            collectors: collectors(context, table),
             older_versions: 0,
             salvaged_from: None,
         })
@@ -522,9 +525,13 @@ impl TableOutput {
     }
 }
 
-fn collectors(context: &OutputContext<'_>, level: usize) -> Vec<Box<dyn TablePropertiesCollector>> {
-    let of =
-        TablePropertiesCollectorContext { column_family_id: context.column_family, level_at_creation: level };
+fn collectors(context: &OutputContext<'_>, table: &NewTable) -> Vec<Box<dyn TablePropertiesCollector>> {
+    let of = TablePropertiesCollectorContext {
+        column_family_id: context.column_family,
+        level_at_creation: table.level,
+        num_levels: usize::try_from(context.family_options.num_levels).unwrap_or(1),
+        last_level_inclusive_max_seqno_threshold: table.old_before,
+    };
     let factories = context.family_options.table_properties_collector_factories.iter();
     factories.filter_map(|factory| factory.create(&of)).collect()
 }

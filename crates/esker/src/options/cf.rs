@@ -241,6 +241,7 @@ option_struct! {
         /// Factories of collectors. For each table that a flush or compaction writes, a collector
         /// sees its entries and may request an early compaction of the table:
         /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory),
+        /// [`CompactForTieringCollectorFactory`](crate::table_properties_collector::CompactForTieringCollectorFactory),
         /// or your own. As in RocksDB, factories have no text form. Default: none. Fixed.
         table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;
 

@@ -93,6 +93,8 @@ impl TablePropertiesCollectorFactory for Census {
     }
     fn create(&self, context: &TablePropertiesCollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
         assert_eq!((context.column_family_id.0, context.level_at_creation), (0, 0));
+        let threshold = context.last_level_inclusive_max_seqno_threshold;
+        assert_eq!((context.num_levels, threshold), (7, SequenceNumber::MAX));
         Some(Box::new(Counts::default()))
     }
 }

@@ -5,7 +5,8 @@ use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::seqno_to_time::SeqnoToTimeMapping;
 use esker::options::{CompactionStyle, CompressionType, TargetVersion, Temperature};
-use esker::{Db, Env, ErrorKind, Options, SequenceNumber, SstFileReader, WriteBatch};
+use esker::table_properties_collector::CompactForTieringCollectorFactory;
+use esker::{CompactionOptions, Db, Env, ErrorKind, Options, SequenceNumber, SstFileReader, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,6 +192,47 @@ fn each_level_of_a_compaction_with_two_has_files_of_the_target_size() {
     let of_level = |level| files.iter().filter(|f| f.level == level).count();
     assert!(of_level(4) > 5 && of_level(5) > 5, "{} and {} files", of_level(4), of_level(5));
     drop(snapshot);
+}
+
+#[test]
+fn a_table_with_entries_that_have_become_old_is_marked_for_compaction() {
+    let mut scene = Scene::new(CompactionStyle::Universal, (0, 100));
+    scene.options.cf.level0_file_num_compaction_trigger = 100;
+    let factory = Arc::new(CompactForTieringCollectorFactory::new(1.5));
+    scene.options.cf.table_properties_collector_factories = vec![factory.clone()];
+    scene.reopen();
+    scene.write(0, 10, 1);
+    scene.pass(200);
+    rewrite(scene.db());
+    scene.write(10, 10, 1);
+    scene.pass(60);
+    scene.write(20, 10, 1);
+    let eligible = |scene: &Scene| -> Vec<Option<String>> {
+        let property = |file: &esker::observe::LiveFileMetaData| {
+            let path = file.directory.join(&file.relative_filename);
+            let reader = SstFileReader::open(&scene.options, path).unwrap();
+            let all = &reader.table_properties().user_collected_properties;
+            let found = all.get(b"rocksdb.eligible.last.level.entries".as_slice());
+            found.map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        scene.db().live_files().iter().map(property).collect()
+    };
+    assert_eq!(eligible(&scene), [None, None, None], "flushes do not ask");
+    let merge = |scene: &Scene| {
+        let above = scene.db().live_files().into_iter().filter(|f| f.level < 6);
+        let files: Vec<_> = above.map(|f| f.file_number).collect();
+        let family = scene.db().default_column_family();
+        scene.db().compact_files(&CompactionOptions::default(), &family, &files, 4).unwrap();
+        scene.db().wait_for_background_work().unwrap();
+    };
+    scene.pass(58);
+    merge(&scene);
+    assert_eq!(eligible(&scene), [Some("10".to_owned()), None]);
+    assert_eq!(scene.entries(), BTreeMap::from([(4, 20), (6, 10)]), "a ratio above 1 marks nothing");
+    factory.set_compaction_trigger_ratio(0.4);
+    merge(&scene);
+    assert_eq!(scene.entries(), BTreeMap::from([(5, 9), (6, 21)]));
+    scene.check(30);
 }
 
 /// Files above the last level that no compaction can move must not be compacted again and again.
