@@ -345,6 +345,7 @@ c_functions! {
 
         ingestexternalfileoptions_create() -> *mut IngestOptions;
         ingestexternalfileoptions_set_move_files(options: *mut IngestOptions, value: c_uchar);
+        ingestexternalfileoptions_set_ingest_behind(options: *mut IngestOptions, value: c_uchar);
         ingestexternalfileoptions_destroy(options: *mut IngestOptions);
         ingest_external_file_cf(
             db: *mut Database, family: *mut Family, files: *const *const c_char, count: usize,

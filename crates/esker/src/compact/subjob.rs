@@ -405,8 +405,8 @@ impl CompactionFilter for SharedFilter {
 fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
     let version: Arc<Version> = plan.version.clone();
     let first_below = plan.output_level + 1;
-    if plan.output_level == 0 {
-        // A compaction inside level 0: older files of level 0 may have the key.
+    if plan.output_level == 0 || version.reserves_last_level() {
+        // Older files of level 0 may have the key, or files that are ingested later.
         return Box::new(|_| false);
     }
     let mut next_file = vec![0usize; version.num_levels()];

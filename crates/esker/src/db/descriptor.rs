@@ -51,6 +51,7 @@ impl ColumnFamilyDescriptor {
         descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
         descriptor.paths = Some(self.options.file_paths(db));
         descriptor.metadata_cache = self.options.table.cache_charged_for(Role::FileMetadata).cloned();
+        descriptor.reserves_last_level = self.options.cf_allow_ingest_behind;
         descriptor
     }
 }

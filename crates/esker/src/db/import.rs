@@ -96,7 +96,7 @@ fn name_tables(
     logged?;
     if let Some(family) = manifest.family(id) {
         let next = import.edit(id).new_files.len() as u64 + 1;
-        family.epochs().store(next, Ordering::Relaxed);
+        family.epochs().fetch_max(next, Ordering::Relaxed);
     }
     let newest = import.largest_seqno().max(allocated(engine));
     let state = engine.state.lock();

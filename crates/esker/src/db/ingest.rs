@@ -311,6 +311,9 @@ impl Db {
             if arg.external_files.is_empty() {
                 return Err(Error::invalid_argument("external file list is empty"));
             }
+            if options.ingest_behind {
+                check_behind(arg)?;
+            }
             if args[..i].iter().any(|other| other.column_family.id() == arg.column_family.id()) {
                 return Err(Error::invalid_argument(
                     "ingestion args have duplicate column families; put all files of one into one arg",
@@ -332,12 +335,34 @@ fn check_options(options: &IngestExternalFileOptions) -> Result<()> {
     if options.move_files && options.link_files {
         return Err(Error::invalid_argument("`move_files` and `link_files` can not both be true."));
     }
-    let refused = [
-        (options.ingest_behind, "ingest_behind"),
-        (options.write_global_seqno, "write_global_seqno: the MANIFEST has the number"),
-    ];
-    match refused.iter().find(|(set, _)| *set) {
-        Some((_, what)) => Err(Error::not_supported(format!("IngestExternalFileOptions: {what}"))),
-        None => Ok(()),
+    if options.write_global_seqno {
+        let what = "IngestExternalFileOptions: write_global_seqno: the MANIFEST has the number";
+        return Err(Error::not_supported(what));
     }
+    if options.ingest_behind && options.allow_db_generated_files {
+        let what = "`ingest_behind` and `allow_db_generated_files` can not both be true: files behind all \
+                    others have sequence number 0";
+        return Err(Error::invalid_argument(what));
+    }
+    Ok(())
+}
+
+/// Checks that files may go behind all others of this family.
+fn check_behind(arg: &IngestExternalFileArg<'_>) -> Result<()> {
+    let cf = &arg.column_family.cf;
+    if cf.icmp.timestamp_size() > 0 {
+        let what = "Column family with user-defined timestamps enabled doesn't support ingest behind.";
+        return Err(Error::not_supported(what));
+    }
+    if !cf.super_version.load_full().version.reserves_last_level() {
+        let name = &cf.name;
+        let what =
+            format!("Can't ingest_behind file in ColumnFamily {name} with cf_allow_ingest_behind=false");
+        return Err(Error::invalid_argument(what));
+    }
+    if arg.atomic_replace_range.is_some() {
+        let what = "Can't combine atomic_replace_range with ingest_behind.";
+        return Err(Error::invalid_argument(what));
+    }
+    Ok(())
 }

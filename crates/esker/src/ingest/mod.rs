@@ -12,7 +12,8 @@
 //!  1. All files of a commit appear together, also after a crash. The files that they replace
 //!     (`replace.rs`) go in the same edit.
 //!  2. An earlier snapshot sees none of them: their sequence number is newer than any published
-//!     one, and is published after the versions that hold them. Options may waive this.
+//!     one, and is published after the versions that hold them. Options may waive this. Files that
+//!     go behind all others (`ingest_behind`) have number 0, in the last level.
 //!  3. While levels are chosen and logged, no write runs and the MANIFEST is locked, so no level
 //!     changes. No compaction begins that would write into the files' ranges.
 //!  4. A close waits for preparations and commits: afterwards another process may open the

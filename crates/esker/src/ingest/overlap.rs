@@ -10,9 +10,10 @@ use esker_format::key::{self, InternalKeyComparator};
 use esker_memtable::MemTable;
 use std::collections::BTreeSet;
 
-/// Families with a memtable entry in the range of a file, or in a replaced range.
+/// Families with a memtable entry in the range of a file, or in a replaced range. A file that goes
+/// behind all others needs no flush.
 pub(super) fn families_with_overlap(ingestion: &Ingestion) -> Vec<ColumnFamilyId> {
-    let of_file = ingestion.files.iter().filter(|file| {
+    let of_file = ingestion.files.iter().filter(|file| !file.options.ingest_behind).filter(|file| {
         let super_version = file.cf.super_version.load_full();
         super_version.memtables().any(|mem| holds_any(mem, &file.cf.icmp, file.smallest(), file.largest()))
     });

@@ -11,7 +11,7 @@ use crate::cf::FamilyState;
 use crate::engine::{DbState, Engine};
 use crate::picker::CompactionStyle;
 use crate::picker::score::LevelSizes;
-use crate::version::FileMeta;
+use crate::version::{EPOCH_BEHIND_ALL, FileMeta};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
@@ -54,7 +54,10 @@ pub(super) fn plan(
         let family = live_family(state, file.cf.id)?;
         let together = mutual.contains(&file.cf.id);
         let replaces = replaced.iter().any(|replaced| replaced.family == file.cf.id);
-        let at = place_of(file, family, together, replaces, &mut batches);
+        let at = match file.options.ingest_behind {
+            true => place_behind(file, family, together).map_err(|e| e.at(file.source.display()))?,
+            false => place_of(file, family, together, replaces, &mut batches),
+        };
         if file.options.fail_if_not_bottommost_level && at.level + 1 < family.version.num_levels() {
             let what = "Files cannot be ingested to Lmax. Please make sure key range of Lmax and ongoing compaction's output to Lmax does not overlap with files to ingest.";
             return Err(Error::try_again(what).at(file.source.display()));
@@ -69,11 +72,15 @@ pub(super) fn plan(
             newest = newest.max(own).max(SequenceNumber(last.0 + 1));
         }
         (file.sequence, file.level) = (sequence, at.level);
-        let epoch_number = family.epochs.fetch_add(1, Ordering::Relaxed);
+        let epoch_number = match file.options.ingest_behind {
+            true => EPOCH_BEHIND_ALL,
+            false => family.epochs.fetch_add(1, Ordering::Relaxed),
+        };
         let mut metadata = file.metadata(sequence, epoch_number, now);
         if !file.options.move_files && !file.options.link_files {
             // RocksDB knows the level of a copy only if it must be the last one.
-            let level = if file.options.fail_if_not_bottommost_level { at.level } else { 0 };
+            let is_known = file.options.fail_if_not_bottommost_level || file.options.ingest_behind;
+            let level = if is_known { at.level } else { 0 };
             metadata.temperature = family.options.temperature_of(level, family.version.num_levels()) as u8;
         }
         edit_of(&mut edits, file.cf.id).new_files.push((at.level, metadata));
@@ -139,6 +146,32 @@ fn place_of(
     at
 }
 
+/// The last level, for a file that goes behind all others.
+/// # Errors
+/// `NotSupported`: files of the family overlap each other · `InvalidArgument`: the last level has
+/// such keys already, or other levels have entries that would not hide the file's.
+fn place_behind(file: &PreparedFile, family: &FamilyState, together: bool) -> Result<IngestPlace> {
+    if together {
+        let what = "Files with overlapping ranges cannot be ingested with ingestion behind mode.";
+        return Err(Error::not_supported(what));
+    }
+    let (version, last) = (&family.version, family.version.num_levels() - 1);
+    let (smallest, largest) = (file.smallest(), file.largest());
+    let is_taken = version.overlaps(last, Some(smallest), Some(largest))
+        || family.running.writes_into(last, smallest, largest, version.icmp());
+    if is_taken || last == 0 {
+        let what = "Can't ingest_behind file as it doesn't fit at the last level!";
+        return Err(Error::invalid_argument(what));
+    }
+    // A family that did not have the option from the beginning may have dropped numbers.
+    if version.all_files().any(|(level, f)| level < last && f.smallest_seqno == SequenceNumber::ZERO) {
+        let what = "Can't ingest_behind file as despite cf_allow_ingest_behind=true there are files with 0 \
+                    seqno in database at upper levels!";
+        return Err(Error::invalid_argument(what));
+    }
+    Ok(IngestPlace { level: last, overlaps: false })
+}
+
 /// Files that overlap each other get one sequence number each, in the given order; all others share
 /// one. A snapshot taken during the installation, and an iterator that moves to the newer super
 /// version, must not see the file later. So a file without overlaps gets a number, too, if the
@@ -152,6 +185,9 @@ fn sequence_for(
     has_snapshots: bool,
 ) -> Result<SequenceNumber> {
     let options = &file.options;
+    if options.ingest_behind {
+        return Ok(SequenceNumber::ZERO);
+    }
     let needs_number = at.overlaps || options.snapshot_consistency && has_snapshots;
     if file.own_seqnos().is_some() {
         return match needs_number {

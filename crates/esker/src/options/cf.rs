@@ -478,8 +478,11 @@ option_struct! {
         uncache_aggressiveness: u32 = 0, mutable;
         /// Accepted without effect: no blocks are sampled. Default 0. Mutable.
         sample_for_compression: u64 = 0, mutable;
-        /// Accepted without effect: an ingestion with `ingest_behind` is refused. Default false.
-        /// Fixed.
+        /// Whether files can be ingested behind all data
+        /// (`IngestExternalFileOptions::ingest_behind`). Universal compactions then leave the last
+        /// level to such files, and compactions keep all deletions and sequence numbers. It should
+        /// be set from the family's creation on, and turned off once the files are in. `num_levels`
+        /// becomes at least 3. Default false. Fixed.
         cf_allow_ingest_behind: bool = false, fixed;
         /// The temperature of tables that compactions write into the last level, as the MANIFEST
         /// stores it; `Unknown`: `default_write_temperature`. FIFO sets it to `Unknown`. Default

@@ -367,8 +367,7 @@ option_struct! {
         async_wal_precreate: bool = false, fixed;
         /// Accepted without effect: recovery chooses how far it reads ahead. Default 0. Fixed.
         log_readahead_size: usize = 0, fixed;
-        /// Accepted without effect: an ingestion with `ingest_behind` is refused. Default false.
-        /// Fixed.
+        /// Turns on `cf_allow_ingest_behind` in all families. Default false. Fixed.
         allow_ingest_behind: bool = false, fixed;
         /// Accepted without effect: messages are the same in both modes. Default false. Fixed.
         allow_data_in_errors: bool = false, fixed;

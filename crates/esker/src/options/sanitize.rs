@@ -209,6 +209,7 @@ impl ColumnFamilyOptions {
     pub fn sanitize(&mut self, db: &DbOptions) -> Vec<String> {
         let mut changes = Changes(Vec::new());
         self.sanitize_memtables(db, &mut changes);
+        self.cf_allow_ingest_behind |= db.allow_ingest_behind;
         self.sanitize_levels(&mut changes);
         self.sanitize_triggers(&mut changes);
         self.sanitize_table(&mut changes);
@@ -260,7 +261,11 @@ impl ColumnFamilyOptions {
     }
 
     fn sanitize_levels(&mut self, changes: &mut Changes) {
-        let least = if self.compaction_style == CompactionStyle::Level { 2 } else { 1 };
+        let least = match self.compaction_style {
+            CompactionStyle::Level => 2,
+            CompactionStyle::Universal if self.cf_allow_ingest_behind => 3,
+            _ => 1,
+        };
         let levels = self.num_levels.clamp(least, MAX_LEVELS);
         changes.set("num_levels", &mut self.num_levels, levels, "out of range");
         if self.compaction_style != CompactionStyle::Level {

@@ -150,7 +150,12 @@ pub struct IngestExternalFileOptions {
     /// Overlapping memtables are flushed while writers wait. If false, an overlap with memtables is
     /// an error. Default true.
     pub allow_blocking_flush: bool,
-    /// Put the files below all existing data. Not supported. Default false.
+    /// Put the files behind all data: of a key that the family has written or deleted before, they
+    /// change nothing. After a single deletion of the key, the result is undefined, as after two
+    /// puts. They go into the last level with sequence number 0, so existing snapshots
+    /// and iterators may see them, and they must not overlap files there. The family needs
+    /// `cf_allow_ingest_behind`, and must have had it since its creation: otherwise the call may
+    /// fail. Default false.
     pub ingest_behind: bool,
     /// Write the sequence number into the file. Not supported: the MANIFEST has it. Default false.
     pub write_global_seqno: bool,

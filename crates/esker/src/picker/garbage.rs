@@ -140,6 +140,10 @@ fn worth_it(version: &Version, base_level: usize) -> Box<[Garbage]> {
 
 /// All candidates, if a compaction of all runs frees half of the bytes that it reads.
 fn half_of_all(version: &Version) -> Box<[Garbage]> {
+    // Each deletion stays.
+    if version.reserves_last_level() {
+        return Box::default();
+    }
     let weigher = Weigher::new(version);
     let runs = version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count();
     let levels = 0..version.num_levels();

@@ -191,8 +191,8 @@ impl ManualCompaction {
         options: &PickerOptions,
         running: &RunningCompactions,
     ) -> Option<ManualStep> {
-        let last = version.num_levels() - 1;
-        let is_alone = last > 0 && version.all_files().all(|(level, _)| level == last);
+        let last = version.max_output_level();
+        let is_alone = last > 0 && version.all_files().all(|(level, _)| level >= last);
         let is_written = |f: &Arc<FileMeta>| f.number >= self.first_new_file;
         let rewrites = match self.bottommost {
             BottommostLevelCompaction::Skip => false,
@@ -203,7 +203,7 @@ impl ManualCompaction {
         if matches!(self.stage, Stage::Done | Stage::Bottommost { .. }) {
             return None;
         }
-        if self.first_level(version).is_none() {
+        if self.first_level(version).is_none_or(|first| first > last) {
             return Some(ManualStep::Done);
         }
         if is_alone && !rewrites {
@@ -502,6 +502,11 @@ pub(crate) fn pick_files(
     }
     if options.compaction_style == CompactionStyle::Fifo && output_level > 0 {
         return Err(Error::invalid_argument(format!("output level {output_level}: FIFO has level 0 only")));
+    }
+    if version.reserves_last_level() && output_level > version.max_output_level() {
+        return Err(Error::invalid_argument(format!(
+            "output level {output_level}: cf_allow_ingest_behind reserves the last level"
+        )));
     }
     let named = check_named(version, files, output_level)?;
     let inputs = inputs_of_all_levels(version, named, output_level);

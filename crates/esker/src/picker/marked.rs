@@ -34,7 +34,8 @@ pub(super) fn for_compaction<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
 ) -> impl Iterator<Item = Marked> + 'a {
-    let last = version.num_non_empty_levels().saturating_sub(1);
+    let last =
+        (0..=version.max_output_level()).rev().find(|level| version.num_files(*level) > 0).unwrap_or(0);
     let suggested = context.suggested;
     select(
         version,
@@ -124,12 +125,13 @@ pub(super) fn is_bottommost_file(version: &Version, level: usize, f: &FileMeta) 
         && !may_exist_below(version, level, f.smallest_user_key(), f.largest_user_key())
 }
 
-/// Whether a level below `level` may hold keys of `[smallest, largest]`. If `level` is 0, any file
-/// below counts.
+/// Whether a level below `level` may hold keys of `[smallest, largest]`, now or after an ingestion
+/// behind all files. If `level` is 0, any file below counts.
 pub(super) fn may_exist_below(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
-    (level + 1..version.num_levels()).any(|below| {
+    let has_keys = |below| {
         version.num_files(below) > 0 && (level == 0 || version.overlaps(below, Some(smallest), Some(largest)))
-    })
+    };
+    version.reserves_last_level() || (level + 1..version.num_levels()).any(has_keys)
 }
 
 /// Files with data older than `ttl`, except in the last possible level, and except files that would

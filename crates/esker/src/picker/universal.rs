@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //!  1. A plan takes whole runs: all from its first to its last, so that runs stay ordered by age.
-//!  2. The result goes as deep as possible: just above the next older run, or into the last level.
+//!  2. The result goes as deep as possible: just above the next older run, or into the last level
+//!     that is not reserved ([`Version::max_output_level`]).
 
 use super::garbage;
 use super::inputs::is_written_into;
@@ -22,7 +23,7 @@ use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext};
 use crate::options::CompactionStopStyle;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// A file of level 0, or a deeper level.
 struct Run {
@@ -42,10 +43,15 @@ struct Picker<'a> {
     runs: Vec<Run>,
 }
 
+/// The levels below 0 that hold runs. A reserved last level is left alone.
+fn levels(version: &Version) -> RangeInclusive<usize> {
+    1..=version.max_output_level()
+}
+
 /// Number of sorted runs. Write stalls depend on it, as they depend on the files of level 0 in the
 /// leveled style.
 pub(super) fn run_count(version: &Version) -> usize {
-    version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count()
+    version.num_files(0) + levels(version).filter(|l| version.num_files(*l) > 0).count()
 }
 
 /// Whether [`pick`] may find a compaction.
@@ -53,7 +59,7 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     let is_busy = |f: &Arc<FileMeta>| context.running.is_busy(f.number);
     let idle_files = version.files(0).iter().filter(|f| !is_busy(f)).count();
     let idle_levels =
-        (1..version.num_levels()).filter(|l| version.files(*l).first().is_some_and(|f| !is_busy(f))).count();
+        levels(version).filter(|l| version.files(*l).first().is_some_and(|f| !is_busy(f))).count();
     idle_files + idle_levels >= context.options.level0_file_num_compaction_trigger
         || marked::periodic(version, context).next().is_some()
         || marked::for_compaction(version, context).next().is_some()
@@ -109,7 +115,7 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
         is_busy: is_busy(f),
     });
     let mut runs: Vec<Run> = of_level0.collect();
-    for level in 1..version.num_levels() {
+    for level in levels(version) {
         let files = version.files(level);
         if !files.is_empty() {
             let running = context.running;
@@ -360,9 +366,8 @@ impl Picker<'_> {
         output_path: Option<u32>,
     ) -> Option<CompactionPlan> {
         let version = self.version;
-        let last_level = version.num_levels() - 1;
         let output_level = match self.runs.get(picked.end) {
-            None => last_level,
+            None => version.max_output_level(),
             Some(next) => next.level.saturating_sub(1),
         };
         let mut inputs: Vec<LevelFiles> = Vec::new();

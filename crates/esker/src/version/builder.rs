@@ -264,6 +264,7 @@ impl VersionBuilder {
             full_history_ts_low: ts_low,
             paths: base.paths.clone(),
             metadata_cache: base.metadata_cache.clone(),
+            reserves_last_level: base.reserves_last_level,
         };
         check_next_version(base, &version)?;
         Ok(Built { version: Arc::new(version), moved: self.moved })

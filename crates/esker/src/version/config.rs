@@ -100,6 +100,10 @@ pub(crate) fn check_family_name(name: &str) -> Result<()> {
     }
 }
 
+/// The epoch number of files that were ingested behind all others
+/// (`kReservedEpochNumberForFileIngestedBehind`).
+pub(crate) const EPOCH_BEHIND_ALL: u64 = 1;
+
 /// A family as its user describes it.
 #[derive(Clone, Debug)]
 pub struct FamilyDescriptor {
@@ -115,6 +119,8 @@ pub struct FamilyDescriptor {
     pub paths: Option<FilePaths>,
     /// The cache charged for tables' metadata; `None`: no charge.
     pub metadata_cache: Option<Arc<BlockCache>>,
+    /// Whether the last level is kept for files that are ingested behind all others.
+    pub reserves_last_level: bool,
 }
 
 impl FamilyDescriptor {
@@ -127,6 +133,7 @@ impl FamilyDescriptor {
             persist_user_defined_timestamps: true,
             paths: None,
             metadata_cache: None,
+            reserves_last_level: false,
         }
     }
 }
@@ -137,7 +144,8 @@ impl FamilyDescriptor {
         let icmp = InternalKeyComparator::new(Arc::clone(&self.comparator));
         let empty = Version::empty(id, icmp, self.num_levels);
         let paths = self.paths.clone().unwrap_or_else(|| FilePaths::one(dir));
-        empty.in_paths(paths).charged_to(self.metadata_cache.clone())
+        let empty = empty.in_paths(paths).charged_to(self.metadata_cache.clone());
+        empty.reserving_last_level(self.reserves_last_level)
     }
 }
 

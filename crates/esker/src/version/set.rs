@@ -81,7 +81,7 @@ impl VersionSetFamily {
         dir: &Path,
     ) -> VersionSetFamily {
         let current = Arc::new(descriptor.empty_version(id, dir));
-        let epochs = Arc::new(AtomicU64::new(1));
+        let epochs = Arc::new(AtomicU64::new(current.first_epoch()));
         VersionSetFamily { id, descriptor, log_number, current, locations: Arc::default(), epochs }
     }
 
@@ -96,8 +96,8 @@ impl VersionSetFamily {
             descriptor: r.descriptor,
             log_number: r.log_number,
             locations: Arc::new(Locations::of(&current)),
+            epochs: Arc::new(AtomicU64::new(r.next_epoch.max(current.first_epoch()))),
             current,
-            epochs: Arc::new(AtomicU64::new(r.next_epoch)),
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::blob_meta::{BlobFileMeta, BlobFiles, LiveBlobFiles};
 use super::file_picker::Candidates;
 use super::findings::{Findings, Garbage};
-use super::{FileMeta, Level};
+use super::{EPOCH_BEHIND_ALL, FileMeta, Level};
 use crate::observe::BlobFileStats;
 use esker_base::sync::{Arc, OnceLock};
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
@@ -41,6 +41,7 @@ pub struct Version {
     pub(super) paths: FilePaths,
     /// The cache that is charged for the tables' metadata.
     pub(super) metadata_cache: Option<Arc<BlockCache>>,
+    pub(super) reserves_last_level: bool,
 }
 
 impl Version {
@@ -63,6 +64,7 @@ impl Version {
             full_history_ts_low: Vec::new(),
             paths: FilePaths::one(""),
             metadata_cache: None,
+            reserves_last_level: false,
         }
     }
 
@@ -76,6 +78,12 @@ impl Version {
     #[must_use]
     pub fn charged_to(self, metadata_cache: Option<Arc<BlockCache>>) -> Version {
         Version { metadata_cache, ..self }
+    }
+
+    /// The version with its last level kept for files that are ingested behind all others.
+    #[must_use]
+    pub fn reserving_last_level(self, reserves_last_level: bool) -> Version {
+        Version { reserves_last_level, ..self }
     }
 
     /// The directories of the family's tables and blob files.
@@ -103,6 +111,23 @@ impl Version {
     #[inline]
     pub fn num_levels(&self) -> usize {
         self.levels.len()
+    }
+
+    /// Whether files may be ingested behind all others at any time (`cf_allow_ingest_behind`), so
+    /// that each deletion and each sequence number may still have a meaning.
+    #[inline]
+    pub fn reserves_last_level(&self) -> bool {
+        self.reserves_last_level
+    }
+
+    /// The least epoch number of a file that was not ingested behind all others.
+    pub fn first_epoch(&self) -> u64 {
+        if self.reserves_last_level { EPOCH_BEHIND_ALL + 1 } else { 1 }
+    }
+
+    /// The deepest level into which universal compactions write.
+    pub fn max_output_level(&self) -> usize {
+        self.num_levels().saturating_sub(1 + usize::from(self.reserves_last_level))
     }
 
     /// All levels, level 0 first.

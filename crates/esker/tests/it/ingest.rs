@@ -1,6 +1,7 @@
 //! Ingested files become part of the database at one point in time, newer than all its entries.
 
 mod apart;
+mod behind;
 mod databases;
 mod replaced;
 
@@ -287,8 +288,8 @@ fn files_that_cannot_be_ingested_are_refused_and_change_nothing() {
     let no_seqno = IngestExternalFileOptions { allow_global_seqno: false, ..ingest };
     refused(&apart, &no_seqno, ErrorKind::InvalidArgument, "Global seqno is required");
     drop(snapshot);
-    let behind = IngestExternalFileOptions { ingest_behind: true, ..ingest };
-    refused(&good, &behind, ErrorKind::NotSupported, "ingest_behind");
+    let written = IngestExternalFileOptions { write_global_seqno: true, ..ingest };
+    refused(&good, &written, ErrorKind::NotSupported, "write_global_seqno");
     refused(Path::new("/nowhere"), &ingest, ErrorKind::IoError, "/nowhere");
 
     let mut reverse = options.clone();

@@ -22,6 +22,16 @@ impl RocksDb {
         })
     }
 
+    /// Ingests files into `family` behind all its data.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn ingest_behind(&self, family: &str, files: &[PathBuf]) -> Result<(), String> {
+        self.ingest(family, files, |api, options| {
+            // SAFETY: `options` is live during the call.
+            unsafe { (api.ingestexternalfileoptions_set_ingest_behind)(options, 1) };
+        })
+    }
+
     /// Ingests tables of another database into `family`, with their sequence numbers, by links.
     /// # Errors
     /// RocksDB's, as text.

@@ -21,6 +21,7 @@ mod file_checksums;
 mod fixtures;
 mod handed_over;
 mod identity;
+mod ingested_behind;
 mod ingested_tables;
 mod killed;
 mod killed_transactions;

@@ -52,7 +52,8 @@ impl Round {
                 || options.allow_db_generated_files
                 || !options.allow_blocking_flush
                 || options.fail_if_not_bottommost_level;
-            let is_behind = options.ingest_behind && error.kind() == ErrorKind::NotSupported;
+            let refusals = [ErrorKind::InvalidArgument, ErrorKind::NotSupported];
+            let is_behind = options.ingest_behind && refusals.contains(&error.kind());
             if is_behind || may_be_refused && is_refusal(&error) {
                 self.note(Event::Other(format!("refused: {text}: {error}")));
                 return Ok(());
@@ -91,7 +92,7 @@ impl Round {
             allow_blocking_flush: rng.u8(..4) > 0,
             verify_checksums_before_ingest: rng.bool(),
             fail_if_not_bottommost_level: rng.u8(..8) == 0,
-            // The engine does not support it, so such a call must change nothing.
+            // The families are not prepared for it, so such a call must change nothing.
             ingest_behind: rng.u8(..32) == 0,
             ..IngestExternalFileOptions::default()
         }
