@@ -11,8 +11,9 @@
 
 use super::file_checksum::{PendingChecksum, checksummed};
 use super::table_output::{OutputContext, TableOutput, create_paced, type_of};
+use crate::observe::{BlobFileCreationBriefInfo, BlobFileCreationInfo, Event};
 use esker_base::stats::{Histogram, Ticker, record_tick};
-use esker_base::{FileNumber, Result, ValueType};
+use esker_base::{Error, FileNumber, Result, ValueType};
 use esker_env::StopWatch;
 use esker_format::blob::BlobIndex;
 use esker_format::key::{self, append_internal_key};
@@ -88,18 +89,9 @@ impl<'a> BlobOutput<'a> {
     fn put(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if self.current.is_none() {
             let number = (self.new_number)();
-            self.created.push(number);
-            let context = &self.context;
-            let path = context.tables.paths().blob(number);
-            let file = create_paced(context, &path, Histogram::BlobDbBlobFileWriteMicros)?;
-            let factory = context.options.file_checksum_gen_factory.as_ref();
-            let (file, checksum) = checksummed(factory, &path, file);
-            self.checksum = checksum;
-            let family = &context.family_options;
-            let (compression, effort) = (family.blob_compression_type, family.blob_compression_opts.codec());
-            let builder = BlobFileBuilder::new(file, number, context.column_family, compression, &effort)?;
-            let (statistics, clock) = (context.options.statistics.clone(), context.env.clock.clone());
-            self.current = Some(builder.timed(statistics, clock));
+            let begun = self.begin(number);
+            let begun = begun.inspect_err(|e| report_created(&self.context, number, Err(e)));
+            self.current = Some(begun?);
         }
         let builder = self.current.as_mut().expect("the builder was made above");
         let user_key = key::user_key(internal_key);
@@ -115,11 +107,38 @@ impl<'a> BlobOutput<'a> {
         Ok(())
     }
 
+    /// Creates a file.
+    fn begin(&mut self, number: FileNumber) -> Result<BlobFileBuilder> {
+        self.created.push(number);
+        let context = &self.context;
+        for listener in &context.options.listeners {
+            listener.on_blob_file_creation_started(&brief(context, number));
+        }
+        let path = context.tables.paths().blob(number);
+        let file = create_paced(context, &path, Histogram::BlobDbBlobFileWriteMicros)?;
+        let factory = context.options.file_checksum_gen_factory.as_ref();
+        let (file, checksum) = checksummed(factory, &path, file);
+        self.checksum = checksum;
+        let family = &context.family_options;
+        let (compression, effort) = (family.blob_compression_type, family.blob_compression_opts.codec());
+        let builder = BlobFileBuilder::new(file, number, context.column_family, compression, &effort)?;
+        Ok(builder.timed(context.options.statistics.clone(), context.env.clock.clone()))
+    }
+
     /// Ends the current file, if there is one, and syncs it.
     /// # Errors
     /// `IoError`; the files are then useless.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let Some(builder) = self.current.take() else { return Ok(()) };
+        let number = builder.number();
+        let finished = self.end(builder);
+        report_created(&self.context, number, finished.as_ref());
+        self.finished.push(finished?);
+        Ok(())
+    }
+
+    /// Writes the rest of a file, and syncs it.
+    fn end(&mut self, builder: BlobFileBuilder) -> Result<BlobFileAddition> {
         let number = builder.number();
         let (mut file, info) = builder.finish()?;
         let statistics = &self.context.options.statistics;
@@ -137,21 +156,23 @@ impl<'a> BlobOutput<'a> {
         self.context.track(&self.context.tables.paths().blob(number), file.file_size());
         let checksum = self.checksum.take().map(PendingChecksum::finish);
         let (checksum_value, checksum_method) = checksum.unwrap_or_default();
-        self.finished.push(BlobFileAddition {
+        Ok(BlobFileAddition {
             number,
             total_blob_count: info.blob_count,
             total_blob_bytes: info.blob_bytes,
             checksum_method,
             checksum_value,
-        });
-        Ok(())
+        })
     }
 
     /// Deletes all created files.
     /// # Errors
     /// `IoError`: some may be left; no MANIFEST names them, and the next open removes them.
     pub(crate) fn delete_all(&mut self) -> Result<()> {
-        self.current = None;
+        if let Some(builder) = self.current.take() {
+            let given_up = Error::aborted("the job that wrote the blob file has failed");
+            report_created(&self.context, builder.number(), Err(&given_up));
+        }
         self.finished.clear();
         for number in self.created.drain(..) {
             self.context.tables.blobs().evict(number);
@@ -162,5 +183,39 @@ impl<'a> BlobOutput<'a> {
             }
         }
         Ok(())
+    }
+}
+
+fn brief(context: &OutputContext<'_>, number: FileNumber) -> BlobFileCreationBriefInfo {
+    BlobFileCreationBriefInfo {
+        db_name: context.database.display().to_string(),
+        cf_name: context.column_family_name.to_owned(),
+        file_path: context.tables.paths().blob(number),
+        job_id: context.job_id,
+        reason: context.reason(),
+    }
+}
+
+/// Writes the event of a finished file to the LOG, and calls the listeners.
+fn report_created(
+    context: &OutputContext<'_>,
+    number: FileNumber,
+    result: std::result::Result<&BlobFileAddition, &Error>,
+) {
+    if let Ok(addition) = result {
+        let (cf_name, job) = (context.column_family_name, context.job_id);
+        let line = Event::BlobFileCreation { cf_name, job, addition }.to_line(context.env.clock.now_micros());
+        esker_base::info_log!(context.info_log, Info, "{line}");
+    }
+    for listener in &context.options.listeners {
+        listener.on_blob_file_created(&BlobFileCreationInfo {
+            brief: brief(context, number),
+            total_blob_count: result.map_or(0, |file| file.total_blob_count),
+            total_blob_bytes: result.map_or(0, |file| file.total_blob_bytes),
+            status: result.map(|_| ()).map_err(Clone::clone),
+            file_checksum: result.map_or_else(|_| Vec::new(), |file| file.checksum_value.clone()),
+            file_checksum_func_name: result
+                .map_or_else(|_| String::new(), |file| file.checksum_method.clone()),
+        });
     }
 }

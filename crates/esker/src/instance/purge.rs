@@ -14,7 +14,7 @@
 
 use crate::engine::{DbState, Engine, UnderWay};
 use crate::files::{KeepSet, is_data_file, is_obsolete, is_trash_name, under_either_name};
-use crate::observe::{Event, TableFileDeletionInfo};
+use crate::observe::{BlobFileDeletionInfo, Event, TableFileDeletionInfo};
 use crate::version::{ObsoleteBlob, ObsoleteTable};
 use crate::wal::{ArchivedWal, OldWals};
 use esker_base::sync::Arc;
@@ -100,9 +100,12 @@ fn settle(clock: &dyn Clock) -> bool {
 fn purge(engine: &Engine) {
     let Some(obsolete) = Obsolete::take(engine) else { return };
     esker_base::probe!("purge:listed", &mut engine.path.clone());
-    let tables = obsolete.delete(engine);
-    for (table, status) in tables {
-        report_deletion(engine, &table, &status);
+    let deleted = obsolete.delete(engine);
+    for (table, status) in deleted.tables {
+        report_table(engine, &table, &status);
+    }
+    for (blob, status) in deleted.blobs {
+        report_blob_file(engine, &blob, &status);
     }
 }
 
@@ -187,6 +190,12 @@ struct Obsolete<'a> {
     deleting: Deleting<'a>,
 }
 
+/// Deleted files, with the results, for listeners.
+struct Deleted {
+    tables: Vec<(ObsoleteTable, Result<()>)>,
+    blobs: Vec<(ObsoleteBlob, Result<()>)>,
+}
+
 impl<'a> Obsolete<'a> {
     /// Takes the list. `None` while deletions are disabled: all files stay listed.
     fn take(engine: &'a Engine) -> Option<Obsolete<'a>> {
@@ -219,9 +228,10 @@ impl<'a> Obsolete<'a> {
         Some(Obsolete { tables, blobs, wals, manifests, deleting })
     }
 
-    /// Deletes the files. Returns the result for each table.
-    fn delete(self, engine: &Engine) -> Vec<(ObsoleteTable, Result<()>)> {
+    /// Deletes the files.
+    fn delete(self, engine: &Engine) -> Deleted {
         let mut tables = Vec::with_capacity(self.tables.len());
+        let mut blobs = Vec::with_capacity(self.blobs.len());
         // All families share the table cache's open files.
         let open_files = &engine.families.default_family().tables;
         for table in self.tables {
@@ -231,7 +241,8 @@ impl<'a> Obsolete<'a> {
         }
         for blob in self.blobs {
             open_files.blobs().evict(blob.number);
-            delete(engine, &blob.path());
+            let result = delete_blob_file(engine, &blob);
+            blobs.push((blob, result));
         }
         for number in self.wals.delete {
             delete(engine, &file_name::wal_file_name(&engine.wal_dir, number));
@@ -244,7 +255,7 @@ impl<'a> Obsolete<'a> {
             delete(engine, &file_name::descriptor_file_name(&engine.path, number));
         }
         drop(self.deleting);
-        tables
+        Deleted { tables, blobs }
     }
 }
 
@@ -355,7 +366,27 @@ fn delete_table(engine: &Engine, table: &ObsoleteTable) -> Result<()> {
     result
 }
 
-fn report_deletion(engine: &Engine, table: &ObsoleteTable, status: &Result<()>) {
+fn delete_blob_file(engine: &Engine, blob: &ObsoleteBlob) -> Result<()> {
+    let result = engine.delete_file(&blob.path());
+    let status = result.as_ref().map(|_| ());
+    let event = Event::BlobFileDeletion { job: 0, file_number: blob.number, status };
+    let line = event.to_line(engine.env.clock.now_micros());
+    esker_base::info_log!(engine.info_log, Info, "{line}");
+    result
+}
+
+fn report_blob_file(engine: &Engine, blob: &ObsoleteBlob, status: &Result<()>) {
+    for listener in &engine.options.listeners {
+        listener.on_blob_file_deleted(&BlobFileDeletionInfo {
+            db_name: engine.path.display().to_string(),
+            file_path: blob.path(),
+            job_id: 0,
+            status: status.clone(),
+        });
+    }
+}
+
+fn report_table(engine: &Engine, table: &ObsoleteTable, status: &Result<()>) {
     for listener in &engine.options.listeners {
         listener.on_table_file_deleted(&TableFileDeletionInfo {
             db_name: engine.path.display().to_string(),

@@ -10,6 +10,7 @@ use super::json::JsonWriter;
 use super::reason::{CompactionReason, FlushReason};
 use esker_base::{Error, FileNumber, SequenceNumber};
 use esker_format::properties::TableProperties;
+use esker_format::version_edit::BlobFileAddition;
 
 /// Text before the object in every event line.
 const PREFIX: &str = "EVENT_LOG_v1";
@@ -120,6 +121,24 @@ pub enum Event<'a> {
         /// The result.
         status: Result<(), &'a Error>,
     },
+    /// A blob file was written.
+    BlobFileCreation {
+        /// The family.
+        cf_name: &'a str,
+        /// Number of the job.
+        job: u64,
+        /// Number of its blobs and their bytes, its checksum and the checksum's function.
+        addition: &'a BlobFileAddition,
+    },
+    /// A blob file was deleted, or failed to be.
+    BlobFileDeletion {
+        /// Number of the job.
+        job: u64,
+        /// The file.
+        file_number: FileNumber,
+        /// The result.
+        status: Result<(), &'a Error>,
+    },
     /// Ingested files are live.
     IngestFinished {
         /// Numbers of the ingested files.
@@ -197,6 +216,21 @@ impl Event<'_> {
             Event::TableFileCreation(creation) => creation.write(json),
             Event::TableFileDeletion { job, file_number, status } => {
                 begin(json, *job, "table_file_deletion")
+                    .number("file_number", file_number.0)
+                    .text("status", &status_text(status));
+            }
+            Event::BlobFileCreation { cf_name, job, addition } => {
+                json.text("cf_name", cf_name).number("job", *job).text("event", "blob_file_creation");
+                let checksum = String::from_utf8_lossy(&addition.checksum_value);
+                json.number("file_number", addition.number.0)
+                    .number("total_blob_count", addition.total_blob_count)
+                    .number("total_blob_bytes", addition.total_blob_bytes)
+                    .text("file_checksum", &checksum)
+                    .text("file_checksum_func_name", &addition.checksum_method)
+                    .text("status", &status_text(&Ok(())));
+            }
+            Event::BlobFileDeletion { job, file_number, status } => {
+                begin(json, *job, "blob_file_deletion")
                     .number("file_number", file_number.0)
                     .text("status", &status_text(status));
             }

@@ -47,6 +47,12 @@ pub trait EventListener: Send + Sync {
     fn on_table_file_created(&self, _info: &TableFileCreationInfo) {}
     /// A table file was deleted.
     fn on_table_file_deleted(&self, _info: &TableFileDeletionInfo) {}
+    /// A blob file is about to be written.
+    fn on_blob_file_creation_started(&self, _info: &BlobFileCreationBriefInfo) {}
+    /// A blob file was written, or writing it failed: see `status`.
+    fn on_blob_file_created(&self, _info: &BlobFileCreationInfo) {}
+    /// A blob file was deleted.
+    fn on_blob_file_deleted(&self, _info: &BlobFileDeletionInfo) {}
     /// A memtable was made immutable.
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {}
     /// An ingested file is live.
@@ -340,6 +346,54 @@ pub struct TableFileCreationInfo {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TableFileDeletionInfo {
+    /// The database's directory.
+    pub db_name: String,
+    /// The file.
+    pub file_path: PathBuf,
+    /// The job that deletes it.
+    pub job_id: u64,
+    /// The result.
+    pub status: Result<(), Error>,
+}
+
+/// A blob file about to be written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BlobFileCreationBriefInfo {
+    /// The database's directory.
+    pub db_name: String,
+    /// The family's name.
+    pub cf_name: String,
+    /// The file.
+    pub file_path: PathBuf,
+    /// The job that writes it.
+    pub job_id: u64,
+    /// The reason for the file.
+    pub reason: TableFileCreationReason,
+}
+
+/// A blob file that was written, or failed to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BlobFileCreationInfo {
+    /// The facts known before writing.
+    pub brief: BlobFileCreationBriefInfo,
+    /// Number of its blobs; 0 after an error.
+    pub total_blob_count: u64,
+    /// Bytes of its blobs, with their headers; 0 after an error.
+    pub total_blob_bytes: u64,
+    /// The result.
+    pub status: Result<(), Error>,
+    /// Checksum of the whole file; empty without a `file_checksum_gen_factory`.
+    pub file_checksum: Vec<u8>,
+    /// Name of its function.
+    pub file_checksum_func_name: String,
+}
+
+/// A blob file that was deleted, or failed to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BlobFileDeletionInfo {
     /// The database's directory.
     pub db_name: String,
     /// The file.

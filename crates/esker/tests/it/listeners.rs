@@ -3,8 +3,9 @@
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule, OpKind};
 use esker::observe::{
-    CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FileOperationInfo,
-    FileOperationType, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
+    BlobFileCreationBriefInfo, BlobFileCreationInfo, BlobFileDeletionInfo, CompactionFileInfo,
+    CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FileOperationInfo, FileOperationType,
+    FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
 };
 use esker::options::CompressionType;
 use esker::{
@@ -403,4 +404,65 @@ fn an_operation_on_a_file_that_fails_is_reported_as_an_error_too() {
     assert!(is_named(&error.path, ".log") && error.length > 0 && error.status.is_err(), "{error:?}");
     let all = files.operations.lock().unwrap();
     assert!(all.iter().any(|info| info.status.is_err() && info.operation_type == FileOperationType::Append));
+}
+
+/// Notes blob files: what happened, the file's name, counts, and whether it went well.
+#[derive(Default)]
+struct BlobLog(Mutex<Vec<String>>);
+
+impl BlobLog {
+    fn note(&self, what: &str, path: &Path, rest: String) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        self.0.lock().unwrap().push(format!("{what} {name}{rest}"));
+    }
+}
+
+impl EventListener for BlobLog {
+    fn on_blob_file_creation_started(&self, info: &BlobFileCreationBriefInfo) {
+        self.note("begin", &info.file_path, format!(" {:?}", info.reason));
+    }
+    fn on_blob_file_created(&self, info: &BlobFileCreationInfo) {
+        assert_eq!(info.status.is_ok(), info.total_blob_bytes > 0, "{info:?}");
+        let rest = format!(" {} {}", info.total_blob_count, info.status.is_ok());
+        self.note("created", &info.brief.file_path, rest);
+    }
+    fn on_blob_file_deleted(&self, info: &BlobFileDeletionInfo) {
+        self.note("deleted", &info.file_path, format!(" {}", info.status.is_ok()));
+    }
+}
+
+#[test]
+fn listeners_see_blob_files_from_their_beginning_to_their_deletion() {
+    let (mut options, _) = options();
+    let faults = FaultFs::new(options.db.env.fs.clone());
+    options.db.env.fs = Arc::new(faults.clone());
+    options.cf.enable_blob_files = true;
+    options.cf.enable_blob_garbage_collection = true;
+    options.cf.blob_garbage_collection_age_cutoff = 1.0;
+    let blobs = Arc::new(BlobLog::default());
+    options.db.listeners = vec![blobs.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    for _ in 0..2 {
+        ["a", "b", "c"].iter().try_for_each(|key| db.put(key, "value")).unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    let mut noted = std::mem::take(&mut *blobs.0.lock().unwrap());
+    let deleted = noted.split_off(6);
+    let number = |line: &String| line.split([' ', '.']).nth(1).unwrap().to_owned();
+    let [first, second, third] = [0, 2, 4].map(|i| number(&noted[i]));
+    let of = |number: &str, reason: &str, count| {
+        [format!("begin {number}.blob {reason}"), format!("created {number}.blob {count} true")]
+    };
+    let expected = [of(&first, "Flush", 3), of(&second, "Flush", 3), of(&third, "Compaction", 3)];
+    assert_eq!(noted, expected.concat());
+    assert_eq!(deleted, [format!("deleted {first}.blob true"), format!("deleted {second}.blob true")]);
+
+    faults.add_rule(FaultRule::fail(&[OpKind::Append]).on(|path| is_named(path, ".blob")));
+    db.put("d", "value").unwrap();
+    db.flush().unwrap_err();
+    let noted = blobs.0.lock().unwrap();
+    assert_eq!(noted.len(), 2, "{noted:?}");
+    assert_eq!(noted[1], format!("created {}.blob 0 false", number(&noted[0])));
 }

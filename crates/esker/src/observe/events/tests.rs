@@ -84,3 +84,23 @@ fn table_file_creation_names_the_family_first() {
     );
     assert!(line.ends_with("\"orig_file_number\": 0}, \"status\": \"OK\"}"), "{line}");
 }
+
+#[test]
+fn blob_files_are_reported_with_the_names_of_rocksdb() {
+    let addition = BlobFileAddition {
+        number: FileNumber(7),
+        total_blob_count: 2,
+        total_blob_bytes: 90,
+        ..BlobFileAddition::default()
+    };
+    let created = Event::BlobFileCreation { cf_name: "default", job: 3, addition: &addition };
+    let expected = "EVENT_LOG_v1 {\"time_micros\": 1, \"cf_name\": \"default\", \"job\": 3, \"event\": \
+                    \"blob_file_creation\", \"file_number\": 7, \"total_blob_count\": 2, \
+                    \"total_blob_bytes\": 90, \"file_checksum\": \"\", \"file_checksum_func_name\": \"\", \
+                    \"status\": \"OK\"}";
+    assert_eq!(created.to_line(1), expected);
+    let deleted = Event::BlobFileDeletion { job: 0, file_number: FileNumber(7), status: Ok(()) };
+    let expected = "EVENT_LOG_v1 {\"time_micros\": 1, \"job\": 0, \"event\": \"blob_file_deletion\", \
+                    \"file_number\": 7, \"status\": \"OK\"}";
+    assert_eq!(deleted.to_line(1), expected);
+}
