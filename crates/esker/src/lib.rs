@@ -178,8 +178,8 @@ pub use backup::{
 };
 pub use db::{
     AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db,
-    FileIngestionHandle, GetOutput, IngestExternalFileArg, OpenMode, QuarantinedTable, WalIterator,
-    WideColumns, destroy_db, destroy_db_cf,
+    FileIngestionHandle, GetOutput, IngestExternalFileArg, OpenMode, QuarantinedTable, StatsHistoryIterator,
+    WalIterator, WideColumns, destroy_db, destroy_db_cf,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

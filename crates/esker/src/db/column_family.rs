@@ -13,7 +13,7 @@ use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{PickerOptions, RunningCompactions, prepare};
-use crate::version::{VersionSet, VersionSetFamily};
+use crate::version::{STATS_HISTORY_COLUMN_FAMILY_NAME, VersionSet, VersionSetFamily};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
 use esker_base::logger::InfoLogLevel;
@@ -101,12 +101,16 @@ impl Db {
         self.engine().families.by_name(name).map(|cf| ColumnFamilyHandle { cf })
     }
 
-    /// Names of all open families, by id.
+    /// Names of all open families, by id. The hidden family of the statistics' history
+    /// (`persist_stats_to_disk`) is among them only if the open named it.
     pub fn column_family_names(&self) -> Vec<String> {
         if !self.engine().owner.is_here() {
             return Vec::new();
         }
-        self.engine().families.all().iter().map(|cf| cf.name.clone()).collect()
+        let hidden =
+            |name: &str| self.engine().hides_stats_history && name == STATS_HISTORY_COLUMN_FAMILY_NAME;
+        let families = self.engine().families.all();
+        families.iter().map(|cf| cf.name.clone()).filter(|name| !hidden(name)).collect()
     }
 
     /// Creates a family. Its name may be of any length.

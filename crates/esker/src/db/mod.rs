@@ -14,7 +14,8 @@
 //!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `verify` and
 //!     `history`;
 //!     `set_options`, `resume`, `close`, `destroy`.
-//!  6. Observation: `properties`, `stats_dump`, `traces`, `updates` (the WAL, for users).
+//!  6. Observation: `properties`, `stats_dump`, `stats_history`, `traces`, `updates` (the WAL, for
+//!     users).
 //!  7. Timers: `compaction_timer` (compactions that become due with time), `recorded_times`.
 
 pub(crate) mod batch_arg;
@@ -57,6 +58,7 @@ mod scans;
 mod set_options;
 mod snapshots;
 mod stats_dump;
+mod stats_history;
 mod traces;
 mod trim_history;
 mod updates;
@@ -79,6 +81,7 @@ pub(crate) use open_tables::table_capacity;
 pub use opening::OpenMode;
 pub(crate) use recover::{check_for_forgotten_wal_dir, simplify_entity};
 pub use scans::internal_iterator;
+pub use stats_history::StatsHistoryIterator;
 pub use updates::WalIterator;
 pub use verify::QuarantinedTable;
 pub(crate) use writes::check_timestamp;

@@ -8,6 +8,9 @@
 
 mod best_efforts;
 mod remains;
+mod stats_history;
+
+pub(super) use stats_history::family_options as stats_history_options;
 
 use super::catch_up::{first_replay, new_follower};
 use super::column_family::family_with;
@@ -19,6 +22,7 @@ use super::opening::OpenMode;
 use super::operands::FormerOperators;
 use super::recorded_times::{begin_numbers, record_times_before_creation};
 use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily, log_sections};
+use super::stats_history::{begin_stats_history, schedule_stats_history};
 use super::{Db, identity, jobs, log_header};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, PrimaryFollower, Secondary, publish_super_versions};
@@ -30,7 +34,9 @@ use crate::schedule::Scheduler;
 use crate::snapshot::CommitTable;
 use crate::trace::Traces;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
-use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
+use crate::version::{
+    LogOptions, STATS_HISTORY_COLUMN_FAMILY_NAME, Version, VersionSet, VersionSetOptions, check_family_name,
+};
 use crate::wal::{ArchivedWal, OldWals, PreparedSections, WalOptions, Wals};
 use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
@@ -111,6 +117,8 @@ struct Opening {
     reads: SecondaryReads,
     /// Whether transactions are written under `WritePrepared`.
     write_prepared: bool,
+    /// Whether the caller has not named the family of the statistics' history.
+    hides_stats_history: bool,
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     session_id: String,
@@ -177,6 +185,7 @@ impl Opening {
             secondary,
             reads: SecondaryReads::TablesAndWals,
             write_prepared: false,
+            hides_stats_history: false,
             lock,
             info_log,
             session_id,
@@ -440,7 +449,7 @@ impl Opening {
 
     /// Splits the requested families into existing ones and ones to create.
     fn split_families(
-        &self,
+        &mut self,
         existing: bool,
     ) -> Result<(Vec<ColumnFamilyDescriptor>, Vec<ColumnFamilyDescriptor>)> {
         let known = if existing || self.mode == OpenMode::ReadWrite {
@@ -449,10 +458,13 @@ impl Opening {
             vec!["default".to_owned()]
         };
         let known: HashSet<String> = known.into_iter().collect();
+        self.add_stats_history(&known)?;
         let (present, missing): (Vec<_>, Vec<_>) =
             self.families.iter().cloned().partition(|f| known.contains(&f.name));
         let may_create = self.mode == OpenMode::ReadWrite && self.options.create_missing_column_families;
-        if let Some(first) = missing.first().filter(|_| !may_create) {
+        let not_created =
+            |family: &&ColumnFamilyDescriptor| !may_create && !self.is_requested_history(family);
+        if let Some(first) = missing.iter().find(not_created) {
             return Err(family_not_found(&first.name));
         }
         missing.iter().try_for_each(|family| check_family_name(&family.name))?;
@@ -580,6 +592,7 @@ impl Opening {
             db_id,
             session_id: self.session_id.clone(),
             read_only: self.mode == OpenMode::ReadOnly,
+            hides_stats_history: self.hides_stats_history,
             secondary: follower.map(Secondary::new),
             info_log: self.info_log.clone(),
             families,
@@ -728,6 +741,10 @@ impl Db {
         purge_directory(engine)?;
         enable_auto_resume(&self.inner);
         jobs::start(engine);
+        if engine.options.persist_stats_to_disk {
+            begin_stats_history(self, missing.iter().any(|f| f.name == STATS_HISTORY_COLUMN_FAMILY_NAME))?;
+        }
+        schedule_stats_history(engine, &self.inner.write_path);
         Ok(())
     }
 }

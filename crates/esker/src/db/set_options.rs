@@ -7,6 +7,7 @@ use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;
 use super::recorded_times::schedule_recording;
 use super::stats_dump::schedule_stats_dump;
+use super::stats_history::schedule_stats_history;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_version, queue_flushes};
 use crate::observe::FlushReason;
@@ -107,6 +108,9 @@ impl Db {
         if changes.iter().any(|(name, _)| *name == "stats_dump_period_sec") {
             schedule_stats_dump(engine);
             schedule_compaction_trigger(engine);
+        }
+        if changes.iter().any(|(name, _)| *name == "stats_persist_period_sec") {
+            schedule_stats_history(engine, &self.inner.write_path);
         }
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "SetDBOptions: {name}={value}");

@@ -64,6 +64,7 @@ pub(crate) use under_way::UnderWay;
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
 use crate::files::OutputContext;
+use crate::observe::StatsHistory;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::schedule::Scheduler;
 use crate::snapshot::{CommitTable, LiveSnapshots, SectionsForJob};
@@ -150,6 +151,9 @@ pub(crate) struct Engine {
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     pub(crate) read_only: bool,
+    /// Whether lists of open families leave out that of the statistics' history: the caller of the
+    /// open has not named it.
+    pub(crate) hides_stats_history: bool,
     /// A sentence for each place at which the open has lost records of WALs.
     pub(crate) wal_losses: Vec<String>,
     /// The state of an engine that follows a primary, which is read-only, too.
@@ -226,6 +230,9 @@ pub(crate) struct Engine {
     /// The last periodic dump of statistics, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump: PeriodicWork,
+    /// Snapshots of the tickers, and the timer that takes them.
+    pub(crate) stats_history: Mutex<StatsHistory>,
+    pub(crate) stats_persist: PeriodicWork,
     /// Reads all tables in the background, if the options request it.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
     /// Resumes the database automatically after a transient error.

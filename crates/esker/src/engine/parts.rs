@@ -6,6 +6,7 @@ use super::{
     UnwrittenOptions, rank,
 };
 use crate::cf::ColumnFamilySet;
+use crate::observe::StatsHistory;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
 use crate::snapshot::{CommitTable, LiveSnapshots};
@@ -31,6 +32,7 @@ pub(crate) struct EngineParts {
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     pub(crate) read_only: bool,
+    pub(crate) hides_stats_history: bool,
     pub(crate) secondary: Option<Secondary>,
     pub(crate) info_log: Arc<dyn InfoLog>,
     pub(crate) tag: u64,
@@ -72,6 +74,7 @@ impl Engine {
             db_id: parts.db_id,
             session_id: parts.session_id,
             read_only: parts.read_only,
+            hides_stats_history: parts.hides_stats_history,
             wal_losses: parts.wal_losses,
             secondary: parts.secondary,
             jobs: OnceLock::new(),
@@ -104,6 +107,8 @@ impl Engine {
             commits: parts.commits,
             last_stats_dump: Mutex::new(StatsDump::default()),
             stats_dump: PeriodicWork::default(),
+            stats_history: Mutex::new(StatsHistory::default()),
+            stats_persist: PeriodicWork::default(),
             scrubber: Mutex::new(None),
             recovery: AutoRecovery::default(),
             compaction_trigger: PeriodicWork::default(),

@@ -93,6 +93,7 @@ impl DbInner {
             }
         }
         engine.stats_dump.stop();
+        engine.stats_persist.stop();
         engine.compaction_trigger.stop();
         engine.time_recording.stop();
         engine.purger.stop_looking();

@@ -15,6 +15,7 @@ mod metadata;
 mod properties;
 mod reason;
 mod stats_dump;
+mod stats_history;
 mod temperature;
 
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
@@ -41,4 +42,5 @@ pub use reason::{
     BackgroundErrorReason, CompactionReason, FlushReason, WriteStallCause, WriteStallCondition,
 };
 pub use stats_dump::{BlobFileStats, CfStats, DbStats, IngestedFiles, LevelStats, StallCounts};
+pub(crate) use stats_history::{StatsHistory, parse_stats_key, stats_key, ticker_totals};
 pub use temperature::Temperature;

@@ -280,6 +280,14 @@ option_struct! {
 
         /// Seconds between dumps of statistics into LOG; 0: never. Default 600. Mutable.
         stats_dump_period_sec: u32 = 600, mutable;
+        /// Seconds between two snapshots of the tickers of `statistics` for
+        /// [`Db::get_stats_history`](crate::Db::get_stats_history); 0: none. Default 600. Mutable.
+        stats_persist_period_sec: u32 = 600, mutable;
+        /// Writes these snapshots into the hidden column family `___rocksdb_stats_history___`,
+        /// which no open needs to name, and keeps all of them. Default false: in memory. Fixed.
+        persist_stats_to_disk: bool = false, fixed;
+        /// Bytes of snapshots in memory above which the oldest are dropped. Default 1 MiB. Mutable.
+        stats_history_buffer_size: usize = 1 << 20, mutable;
         /// The least level of lines in LOG. Default `Info`. Fixed.
         info_log_level: InfoLogLevel = InfoLogLevel::default(), fixed;
         /// LOG bytes at which a new LOG begins; 0: never. Default 0. Fixed.
@@ -294,9 +302,6 @@ option_struct! {
         /// Inspects, changes or drops the records of WALs that an open replays. Default `None`.
         /// Fixed.
         wal_filter: Option<WalFilterRef> = None, fixed;
-        /// Write statistics into a column family of the database. Not built: setting it is refused.
-        /// Default false. Fixed.
-        persist_stats_to_disk: bool = false, fixed;
 
         /// Slows down flushes and compactions. Default `None`. Fixed.
         rate_limiter: Option<Arc<RateLimiter>> = None, read;
@@ -387,10 +392,6 @@ option_struct! {
         prefix_seek_opt_in_only: bool = false, fixed;
         /// Accepted without effect: threads have no status list. Default false. Fixed.
         enable_thread_tracking: bool = false, fixed;
-        /// Accepted without effect: no history of statistics is kept. Default 600. Mutable.
-        stats_persist_period_sec: u32 = 600, mutable;
-        /// Accepted without effect: see `stats_persist_period_sec`. Default 1 MiB. Mutable.
-        stats_history_buffer_size: usize = 1 << 20, mutable;
         /// Accepted without effect: see `track_and_verify_wals`. Default false. Fixed.
         track_and_verify_wals_in_manifest: bool = false, fixed;
         /// Accepted without effect: each WAL says where the one before it ended, in a batch that

@@ -304,10 +304,9 @@ fn is_kept(name: &str, raw: &str) -> bool {
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
         // A program that sets one of these options is refused. An OPTIONS file may set it: the
         // database's files can be read without it.
-        "separate_key_value_in_data_block"
-        | "persist_stats_to_disk"
-        | "disallow_memtable_writes"
-        | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),
+        "separate_key_value_in_data_block" | "disallow_memtable_writes" | "use_udi_as_primary_index" => {
+            bool::parse(raw).is_ok_and(|is_set| !is_set)
+        }
         // An OPTIONS file may also name objects of kinds that are not built.
         "wal_filter" | "compression_manager" | "user_defined_index_factory" => is_null(object_name(raw)),
         "sst_partitioner_factory" => Option::<SstPartitionerFactoryRef>::parse(raw).is_ok(),

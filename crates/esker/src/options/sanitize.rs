@@ -144,9 +144,6 @@ impl DbOptions {
             return Err(invalid("writable_file_max_buffer_size", "writes in direct IO require it to be > 0"));
         }
         super::paths::check_number("db_paths", &self.db_paths)?;
-        if self.persist_stats_to_disk {
-            return Err(refused("persist_stats_to_disk", "not built"));
-        }
         self.validate_combinations()
     }
 

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Name of the family with id 0.
 pub(crate) const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
 
+/// The hidden family of the statistics' history.
+pub(crate) const STATS_HISTORY_COLUMN_FAMILY_NAME: &str = "___rocksdb_stats_history___";
+
 /// The database options that the set needs.
 #[derive(Clone, Debug)]
 pub struct VersionSetOptions {

@@ -33,7 +33,9 @@ pub(crate) mod version;
 pub(crate) mod weights;
 
 pub(crate) use blob_meta::blob_file_size;
-pub(crate) use config::{DEFAULT_COLUMN_FAMILY_NAME, EPOCH_BEHIND_ALL, LogOptions};
+pub(crate) use config::{
+    DEFAULT_COLUMN_FAMILY_NAME, EPOCH_BEHIND_ALL, LogOptions, STATS_HISTORY_COLUMN_FAMILY_NAME,
+};
 pub use config::{FamilyDescriptor, VersionSetOptions};
 pub(crate) use config::{check_family_name, find_fault_in_family_name};
 pub(crate) use family_map::FamilyMap;

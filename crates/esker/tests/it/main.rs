@@ -93,6 +93,7 @@ mod small_disks;
 mod sst_file_manager;
 mod sst_partitioner;
 mod statistics;
+mod stats_history;
 mod storage_info;
 mod styles;
 mod table_filter;

@@ -41,6 +41,7 @@ mod scans;
 mod second_reader;
 mod secondary;
 mod sst_file_reader;
+mod stats_history;
 mod tables;
 mod tiering;
 mod timed;

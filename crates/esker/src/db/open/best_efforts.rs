@@ -29,7 +29,9 @@ impl Opening {
             return Ok(());
         }
         let options = self.version_set_options(&env.fs);
-        let families: Vec<_> = self.families.iter().map(|family| family.for_manifest(&self.path)).collect();
+        let unnamed = self.unnamed_stats_history();
+        let families = self.families.iter().chain(&unnamed);
+        let families: Vec<_> = families.map(|family| family.for_manifest(&self.path)).collect();
         let checks_ids = self.options.verify_sst_unique_id_in_manifest;
         let Some(state) = newest_state(&options, &families, checks_ids)? else { return Ok(()) };
         if *error_if_exists {

@@ -99,7 +99,6 @@ fn meaningless_options_are_refused_by_name() {
         assert!(error.message().contains(name), "{error}");
     };
     refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
-    refused(|o| o.db.persist_stats_to_disk = true, ErrorKind::NotSupported, "persist_stats_to_disk");
     refused(|o| o.cf.disallow_memtable_writes = true, ErrorKind::NotSupported, "disallow_memtable_writes");
     refused(
         |o| o.cf.compression_manager = Some("mine".into()),
