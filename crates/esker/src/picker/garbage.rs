@@ -97,6 +97,8 @@ fn is_free(f: &FileMeta, context: &PickContext<'_>) -> bool {
 /// [`free`] and [`is_much`] search for them.
 pub(super) fn prepare<'v>(version: &'v Version, options: &PickerOptions) -> &'v [Garbage] {
     version.garbage(|| match options.compaction_style {
+        // No compaction drops a deletion.
+        _ if version.reserves_last_level() => Box::default(),
         CompactionStyle::Level => worth_it(version, LevelSizes::new(version, options).base_level),
         CompactionStyle::Universal => half_of_all(version),
         CompactionStyle::Fifo | CompactionStyle::None => Box::default(),
@@ -140,10 +142,6 @@ fn worth_it(version: &Version, base_level: usize) -> Box<[Garbage]> {
 
 /// All candidates, if a compaction of all runs frees half of the bytes that it reads.
 fn half_of_all(version: &Version) -> Box<[Garbage]> {
-    // Each deletion stays.
-    if version.reserves_last_level() {
-        return Box::default();
-    }
     let weigher = Weigher::new(version);
     let runs = version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count();
     let levels = 0..version.num_levels();

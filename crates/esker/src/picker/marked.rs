@@ -5,8 +5,8 @@
 //!
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
-use super::PickContext;
 use super::proximal::stays_above;
+use super::{CompactionStyle, PickContext};
 use crate::version::{FileMeta, Level, Version};
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
@@ -159,11 +159,15 @@ pub(super) fn periodic<'a>(
     context: &'a PickContext<'_>,
 ) -> impl Iterator<Item = Marked> + 'a {
     let seconds = context.options.periodic_compaction_seconds;
+    let last = match context.options.compaction_style {
+        CompactionStyle::Universal => version.max_output_level(),
+        _ => version.num_levels() - 1,
+    };
     let limit = context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0).unwrap_or(0);
     select(
         version,
         context,
-        move |_, l| l.oldest_write_time().is_some_and(|oldest| oldest < limit),
+        move |level, l| level <= last && l.oldest_write_time().is_some_and(|oldest| oldest < limit),
         move |f| f.write_time() > 0 && f.write_time() < limit,
     )
 }

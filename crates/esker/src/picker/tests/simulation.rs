@@ -90,11 +90,13 @@ impl Tree {
         };
         let levels = 2 + rng.index(6);
         let icmp = InternalKeyComparator::default();
+        let version = Version::empty(ColumnFamilyId::DEFAULT, icmp, levels);
+        let version = version.reserving_last_level(levels > 2 && seed % 5 == 1);
         Tree {
             seed,
             rng,
             options,
-            version: Arc::new(Version::empty(ColumnFamilyId::DEFAULT, icmp, levels)),
+            version: Arc::new(version),
             contents: HashMap::new(),
             newest: BTreeMap::new(),
             running: RunningCompactions::default(),
@@ -115,9 +117,9 @@ impl Tree {
         self.version = result.unwrap_or_else(|e| panic!("seed {}: {e}\n{edit:?}", self.seed)).version;
         for file in self.version.new_files() {
             let entries = file.file_size / ENTRY_BYTES;
-            // A compaction into the last level leaves no deletions.
+            // A compaction into the last level leaves no deletions, unless each has to stay.
             let has_deletions = self.seed.is_multiple_of(2)
-                && file.number.0 % 3 == 0
+                && (file.number.0 % 3 == 0 || self.version.reserves_last_level())
                 && file
                     .level()
                     .is_some_and(|l| l == 0 || !marked::is_bottommost_file(&self.version, l, file));
@@ -137,9 +139,9 @@ impl Tree {
     /// anew.
     fn check_what_is_shared(&self) {
         let (seed, version) = (self.seed, &self.version);
-        let empty =
-            Arc::new(Version::empty(version.column_family(), version.icmp().clone(), version.num_levels()));
-        let mut builder = VersionBuilder::new(empty, Arc::default());
+        let empty = Version::empty(version.column_family(), version.icmp().clone(), version.num_levels());
+        let empty = empty.reserving_last_level(version.reserves_last_level());
+        let mut builder = VersionBuilder::new(Arc::new(empty), Arc::default());
         let new_files = version.all_files().map(|(level, f)| (level, f.data().clone())).collect();
         let cursor = |level| Some((level, version.compact_cursor(level)?.to_vec()));
         let compact_cursors = (0..version.num_levels()).filter_map(cursor).collect();
@@ -364,7 +366,7 @@ impl Tree {
         let chosen: Vec<(usize, FileNumber)> =
             (0..1 + self.rng.index(3)).map(|_| all[self.rng.index(all.len())]).collect();
         let deepest = chosen.iter().map(|(l, _)| *l).max().unwrap();
-        let to = (deepest + self.rng.index(2)).min(self.version.num_levels() - 1);
+        let to = (deepest + self.rng.index(2)).min(self.version.max_output_level());
         let files: Vec<FileNumber> = chosen.iter().map(|(_, n)| *n).collect();
         if let Ok(plan) = pick_files(&self.version, &self.options, &self.running, &files, to, None) {
             self.start(plan, false);
