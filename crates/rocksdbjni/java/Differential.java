@@ -64,6 +64,7 @@ public class Differential {
         run("closing", this::closing);
         run("expiry", this::expiry);
         new TransactionSteps(this).run();
+        new ListenerSteps(this).run();
     }
 
     /** The databases that `read` opens. */

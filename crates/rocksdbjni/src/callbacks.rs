@@ -21,8 +21,13 @@ use std::sync::atomic::{AtomicI8, Ordering as MemoryOrder};
 /// Calls Java on this thread, with room for eight local references. `None`: Java has thrown an
 /// exception, which is printed, or the JVM refuses this thread.
 pub(crate) fn ask<T>(body: impl FnOnce(&JavaEnv<'_>) -> NativeResult<T>) -> Option<T> {
+    ask_with(8, body)
+}
+
+/// As [`ask`], with room for `count` local references.
+pub(crate) fn ask_with<T>(count: i32, body: impl FnOnce(&JavaEnv<'_>) -> NativeResult<T>) -> Option<T> {
     let answer = attached(|env| {
-        let answer = env.with_frame(8, || body(env));
+        let answer = env.with_frame(count, || body(env));
         env.describe_and_clear();
         answer
     });

@@ -4,22 +4,25 @@
 //! snapshots, which end with the database (`given.rs`).
 
 use crate::border::{JavaInput, NativeResult};
-use crate::given::{GivenHandle, GivenObjects, OfDatabase, SnapshotObject, ended, give_listed};
+use crate::given::{
+    GivenHandle, GivenObjects, OfDatabase, SnapshotObject, dispose_listed, ended, give_listed,
+};
 use crate::handle::{NativeHandle, dispose, give, give_typed, handles, none};
 use crate::jni::{JavaEnv, Reference, long, reference};
 use crate::kind::DatabaseKind;
+use crate::listeners::DatabaseEvents;
 use crate::objects::EnvObject;
-use crate::options::{AllSettings, Call, CfSettings, DbSettings};
+use crate::options::{AllSettings, Call, CfSettings, DbSettings, HasDb};
 use crate::transaction_dbs::TransactionNames;
 use esker::options::{Clock, Env};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions, Db,
-    DbOptions, Error, FlushOptions, OpenMode, RangeOpt, WalFile, WalFileType,
+    DbOptions, Error, FlushOptions, OpenMode, Options, RangeOpt, WalFile, WalFileType,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An open database. Its drop closes it and ends what it gave; errors have no way to Java there.
+/// An open database. [`free`] closes it. Its drop ends what it gave.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) db: Db,
@@ -34,6 +37,7 @@ pub(crate) struct Database {
     env: NativeHandle<EnvObject>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) names: Arc<TransactionNames>,
+    events: DatabaseEvents,
 }
 
 /// A family.
@@ -43,6 +47,7 @@ pub(crate) struct Family {
     name: String,
     open: Option<OpenFamily>,
     list: Arc<GivenObjects>,
+    events: DatabaseEvents,
 }
 
 /// A family's handle, and the options that the family had when the handle was made.
@@ -81,29 +86,49 @@ impl OfDatabase for Family {
 }
 
 /// A new handle of a family, with the options that the family has now.
-fn give_family(db: &Db, list: &Arc<GivenObjects>, handle: ColumnFamilyHandle) -> NativeHandle<Family> {
+fn give_family(
+    db: &Db,
+    list: &Arc<GivenObjects>,
+    events: &DatabaseEvents,
+    handle: ColumnFamilyHandle,
+) -> NativeHandle<Family> {
     let options = Box::new(db.options_cf(&handle));
     let (id, name) = (handle.id(), handle.name().to_owned());
-    give_listed(Family { id, name, open: Some(OpenFamily { handle, options }), list: list.clone() })
+    let open = Some(OpenFamily { handle, options });
+    give_listed(Family { id, name, open, list: list.clone(), events: events.clone() })
 }
 
 impl Database {
-    fn new(db: Db, name: PathBuf, env: &Env) -> Database {
-        Database::of_kind(DatabaseKind::Plain, db, name, env)
+    fn new(db: Db, name: PathBuf, env: &Env, events: DatabaseEvents) -> Database {
+        Database::of_kind(DatabaseKind::Plain, db, name, env, events)
     }
 
     /// A database; `db` is the engine's database behind `kind`.
-    pub(crate) fn of_kind(kind: DatabaseKind, db: Db, name: PathBuf, env: &Env) -> Database {
+    pub(crate) fn of_kind(
+        kind: DatabaseKind,
+        db: Db,
+        name: PathBuf,
+        env: &Env,
+        events: DatabaseEvents,
+    ) -> Database {
         let (default, list) = (db.default_column_family(), Arc::<GivenObjects>::default());
-        let default_for_java = give_family(&db, &list, default.clone());
+        let default_for_java = give_family(&db, &list, &events, default.clone());
         let is_default = Arc::ptr_eq(&env.fs, &Env::default().fs);
         let (clock, names) = (env.clock.clone(), Arc::default());
         let env = if is_default { none() } else { give_typed(EnvObject(env.clone())) };
-        Database { db, kind, name, default, list, default_for_java, env, clock, names }
+        Database { db, kind, name, default, list, default_for_java, env, clock, names, events }
+    }
+
+    /// Moves the database to the heap, tells its listeners the handle, and returns the handle.
+    pub(crate) fn give(self) -> i64 {
+        let events = self.events.clone();
+        let number = give(self);
+        events.set_handle(number);
+        number
     }
 
     pub(crate) fn give_family(&self, handle: ColumnFamilyHandle) -> i64 {
-        give_family(&self.db, &self.list, handle).number()
+        give_family(&self.db, &self.list, &self.events, handle).number()
     }
 
     /// The family of a handle; the default family for 0.
@@ -116,7 +141,6 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        self.db.close().ok();
         self.list.end().ok();
         dispose(self.default_for_java).ok();
         dispose(self.env).ok();
@@ -128,20 +152,22 @@ pub(crate) fn path(env: &JavaEnv<'_>, path: Reference) -> NativeResult<PathBuf> 
     Ok(PathBuf::from(env.text(path)?))
 }
 
-/// Options for opening. Java may destroy a database without naming its other directories.
-pub(crate) fn for_open(options: &DbOptions) -> DbOptions {
-    DbOptions { move_leftovers_of_paths: true, ..options.clone() }
+/// Options for opening, and the listeners in them. Java may destroy a database without naming its
+/// other directories.
+pub(crate) fn for_open<T: HasDb>(settings: &T) -> (DbOptions, DatabaseEvents) {
+    let (options, events) = DatabaseEvents::of(settings);
+    (DbOptions { move_leftovers_of_paths: true, ..options }, events)
 }
 
 pub(crate) fn open(
     env: &JavaEnv<'_>,
-    options: NativeHandle<AllSettings>,
+    settings: NativeHandle<AllSettings>,
     directory: Reference,
 ) -> NativeResult<i64> {
-    let mut options = options.get()?.options();
-    options.db = for_open(&options.db);
-    let name = path(env, directory)?;
-    Ok(give(Database::new(Db::open(&options, &name)?, name, &options.db.env)))
+    let (settings, name) = (settings.get()?, path(env, directory)?);
+    let (db, events) = for_open(settings);
+    let options = Options { db, cf: settings.cf.clone() };
+    Ok(Database::new(Db::open(&options, &name)?, name, &options.db.env, events).give())
 }
 
 pub(crate) fn descriptors(
@@ -184,7 +210,7 @@ pub(crate) fn give_opened(
     }
     let mut numbers = vec![0];
     numbers.extend(found.into_iter().map(|family| database.give_family(family)));
-    numbers[0] = give(database);
+    numbers[0] = database.give();
     env.new_longs(&numbers)
 }
 
@@ -198,11 +224,11 @@ pub(crate) fn open_families(
     refuses_wals: bool,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
-    let options = for_open(&options.get()?.db);
+    let (options, events) = for_open(options.get()?);
     let name = path(env, directory)?;
     let db = Db::open_with(&options, &name, families.clone(), mode)?;
     refuse_wals(&db, refuses_wals)?;
-    give_opened(env, Database::new(db, name, &options.env), &families)
+    give_opened(env, Database::new(db, name, &options.env, events), &families)
 }
 
 /// Checks that no WAL has records, if `refuses`.
@@ -220,24 +246,28 @@ fn refuse_wals(db: &Db, refuses: bool) -> NativeResult<()> {
 
 pub(crate) fn open_read_only(
     env: &JavaEnv<'_>,
-    options: NativeHandle<AllSettings>,
+    settings: NativeHandle<AllSettings>,
     directory: Reference,
 ) -> NativeResult<i64> {
-    let name = path(env, directory)?;
-    let options = options.get()?.options();
+    let (settings, name) = (settings.get()?, path(env, directory)?);
+    let (db, events) = DatabaseEvents::of(settings);
+    let options = Options { db, cf: settings.cf.clone() };
     let db = Db::open_for_read_only(&options, &name)?;
-    Ok(give(Database::new(db, name, &options.db.env)))
+    Ok(Database::new(db, name, &options.db.env, events).give())
 }
 
 pub(crate) fn open_secondary(
     env: &JavaEnv<'_>,
-    options: NativeHandle<AllSettings>,
+    settings: NativeHandle<AllSettings>,
     directory: Reference,
     own: Reference,
 ) -> NativeResult<i64> {
     let (name, own) = (path(env, directory)?, path(env, own)?);
-    let options = options.get()?.options();
-    Ok(give(Database::new(Db::open_as_secondary(&options, &name, own)?, name, &options.db.env)))
+    let settings = settings.get()?;
+    let (db, events) = DatabaseEvents::of(settings);
+    let options = Options { db, cf: settings.cf.clone() };
+    let db = Db::open_as_secondary(&options, &name, own)?;
+    Ok(Database::new(db, name, &options.db.env, events).give())
 }
 
 pub(crate) fn open_families_secondary(
@@ -250,13 +280,31 @@ pub(crate) fn open_families_secondary(
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
     let (name, own) = (path(env, directory)?, path(env, own)?);
-    let options = &options.get()?.db;
-    let db = Db::open_cf_as_secondary(options, &name, own, families.clone())?;
-    give_opened(env, Database::new(db, name, &options.env), &families)
+    let (options, events) = DatabaseEvents::of(options.get()?);
+    let db = Db::open_cf_as_secondary(&options, &name, own, families.clone())?;
+    give_opened(env, Database::new(db, name, &options.env, events), &families)
 }
 
 pub(crate) fn close(db: NativeHandle<Database>) -> NativeResult<()> {
     Ok(db.get()?.db.close()?)
+}
+
+/// Closes the database, and frees it. Errors have no way to Java here. Listeners have the handle
+/// until the close returns, because then no job runs any more.
+pub(crate) fn free(db: NativeHandle<Database>) -> NativeResult<()> {
+    if let Some(database) = db.find() {
+        database.db.close().ok();
+        database.events.set_handle(0);
+    }
+    dispose(db)
+}
+
+/// Frees a family's handle, after listeners were told.
+pub(crate) fn free_family(family: NativeHandle<Family>) -> NativeResult<()> {
+    if let Some(object) = family.find().filter(|family| family.open.is_some()) {
+        object.events.family_handle_deleted(family.number());
+    }
+    dispose_listed(family)
 }
 
 /// The database's environment.

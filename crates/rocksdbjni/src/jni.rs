@@ -159,10 +159,18 @@ impl JavaEnv<'_> {
         arguments: &[jvalue],
     ) -> NativeResult<Reference> {
         let class = self.class(name)?;
-        let constructor = self.method(class, "<init>", descriptor)?;
-        let object = self.some(jni!(self, NewObjectA, class.0, constructor.0, arguments.as_ptr()))?;
+        let object = self.construct(class, self.method(class, "<init>", descriptor)?, arguments)?;
         self.forget(class);
         Ok(object)
+    }
+
+    fn construct(
+        &self,
+        class: Reference,
+        constructor: Method,
+        arguments: &[jvalue],
+    ) -> NativeResult<Reference> {
+        self.some(jni!(self, NewObjectA, class.0, constructor.0, arguments.as_ptr()))
     }
 
     pub(crate) fn call_object(
@@ -552,6 +560,28 @@ unsafe impl Sync for Global {}
 impl Global {
     pub(crate) fn get(&self) -> Reference {
         Reference(self.0)
+    }
+}
+
+/// A class and one of its constructors, for threads that cannot look up the class.
+#[derive(Debug)]
+pub(crate) struct JavaConstructor {
+    class: Global,
+    constructor: Method,
+}
+
+impl JavaConstructor {
+    /// The constructor with `descriptor` of the class `name`.
+    pub(crate) fn find(env: &JavaEnv<'_>, name: &str, descriptor: &str) -> NativeResult<JavaConstructor> {
+        let class = env.class(name)?;
+        let constructor = env.method(class, "<init>", descriptor)?;
+        let held = env.global(class)?;
+        env.forget(class);
+        Ok(JavaConstructor { class: held, constructor })
+    }
+
+    pub(crate) fn make(&self, env: &JavaEnv<'_>, arguments: &[jvalue]) -> NativeResult<Reference> {
+        env.construct(self.class.get(), self.constructor, arguments)
     }
 }
 

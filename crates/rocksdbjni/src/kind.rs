@@ -5,7 +5,7 @@
 
 use crate::border::NativeResult;
 use crate::db::{Database, descriptors, for_open, give_opened, name_of, path};
-use crate::handle::{NativeHandle, give};
+use crate::handle::NativeHandle;
 use crate::iterator::CursorKind;
 use crate::jni::{JavaEnv, Reference};
 use crate::options::{AllSettings, CfSettings, DbSettings};
@@ -202,9 +202,10 @@ pub(crate) fn open_ttl(
 ) -> NativeResult<i64> {
     let (options, name) = (options.get()?, path(env, directory)?);
     let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
-    let db = DbWithTtl::open(&for_open(&options.db), &name, families, &[ttl], mode(is_read_only))?;
+    let (db_options, events) = for_open(options);
+    let db = DbWithTtl::open(&db_options, &name, families, &[ttl], mode(is_read_only))?;
     let base = db.base_db().clone();
-    Ok(give(Database::of_kind(DatabaseKind::Ttl(db), base, name, &options.db.env)))
+    Ok(Database::of_kind(DatabaseKind::Ttl(db), base, name, &db_options.env, events).give())
 }
 
 /// `TtlDB.openCF`: a database with families, each with its seconds.
@@ -217,10 +218,12 @@ pub(crate) fn open_families_ttl(
     is_read_only: bool,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
-    let (options, name, ttls) = (for_open(&options.get()?.db), path(env, directory)?, env.ints(ttls)?);
+    let (name, ttls) = (path(env, directory)?, env.ints(ttls)?);
+    let (options, events) = for_open(options.get()?);
     let db = DbWithTtl::open(&options, &name, families.clone(), &ttls, mode(is_read_only))?;
     let base = db.base_db().clone();
-    give_opened(env, Database::of_kind(DatabaseKind::Ttl(db), base, name, &options.env), &families)
+    let database = Database::of_kind(DatabaseKind::Ttl(db), base, name, &options.env, events);
+    give_opened(env, database, &families)
 }
 
 /// `TtlDB.createColumnFamilyWithTtl`.

@@ -24,6 +24,7 @@ mod batch;
 mod border;
 mod callbacks;
 mod db;
+mod events;
 mod exports;
 mod field;
 mod files;
@@ -33,6 +34,7 @@ mod handle;
 mod iterator;
 mod jni;
 mod kind;
+mod listeners;
 mod objects;
 mod options;
 mod reads;
@@ -50,8 +52,8 @@ mod natives {
     use crate::handle::none;
     use crate::transactions::{KeyFamilies, ReadLock, Tracking, for_update, tracking};
     use crate::{
-        batch, callbacks, db, exports, files, filters, given, iterator, kind, objects, options, reads,
-        release, statistics, transaction_dbs, transactions, writes,
+        batch, callbacks, db, events, exports, files, filters, given, iterator, kind, listeners, objects,
+        options, reads, release, statistics, transaction_dbs, transactions, writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

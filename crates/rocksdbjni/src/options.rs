@@ -10,6 +10,7 @@ use crate::field::HeldNumbers;
 use crate::given::{SnapshotObject, ended};
 use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaEnv, Reference};
+use crate::listeners::JavaListeners;
 use crate::objects::{
     CacheObject, CompactionFilterFactoryObject, CompactionFilterObject, EnvObject, Limiter, LoggerObject,
     Manager, MergeObject, Partitioner, SpaceManager, StatisticsObject, TableFactory,
@@ -26,6 +27,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DbSettings {
     pub(crate) db: DbOptions,
+    pub(crate) listeners: JavaListeners,
     pub(crate) held: HeldNumbers,
 }
 
@@ -41,6 +43,7 @@ pub(crate) struct CfSettings {
 pub(crate) struct AllSettings {
     pub(crate) db: DbOptions,
     pub(crate) cf: ColumnFamilyOptions,
+    pub(crate) listeners: JavaListeners,
     pub(crate) held: HeldNumbers,
 }
 
@@ -80,7 +83,7 @@ fn cf_defaults(release: JavaRelease) -> ColumnFamilyOptions {
 
 pub(crate) fn new_db(env: &JavaEnv<'_>) -> NativeResult<i64> {
     let db = db_defaults(JavaRelease::of_caller(env)?);
-    Ok(give(DbSettings { db, held: HeldNumbers::new() }))
+    Ok(give(DbSettings { db, ..DbSettings::default() }))
 }
 
 pub(crate) fn new_cf(env: &JavaEnv<'_>) -> NativeResult<i64> {
@@ -90,19 +93,22 @@ pub(crate) fn new_cf(env: &JavaEnv<'_>) -> NativeResult<i64> {
 
 pub(crate) fn new_both(env: &JavaEnv<'_>) -> NativeResult<i64> {
     let release = JavaRelease::of_caller(env)?;
-    Ok(give(AllSettings { db: db_defaults(release), cf: cf_defaults(release), held: HeldNumbers::new() }))
+    let (db, cf) = (db_defaults(release), cf_defaults(release));
+    Ok(give(AllSettings { db, cf, ..AllSettings::default() }))
 }
 
 pub(crate) fn both_of(db: NativeHandle<DbSettings>, cf: NativeHandle<CfSettings>) -> NativeResult<i64> {
     let (db, cf) = (db.get()?, cf.get()?);
     let mut held = db.held.clone();
     held.extend(cf.held.clone());
-    Ok(give(AllSettings { db: db.db.clone(), cf: cf.cf.clone(), held }))
+    let listeners = db.listeners.clone();
+    Ok(give(AllSettings { db: db.db.clone(), cf: cf.cf.clone(), listeners, held }))
 }
 
 pub(crate) fn db_of_both(both: NativeHandle<AllSettings>) -> NativeResult<i64> {
     let both = both.get()?;
-    Ok(give(DbSettings { db: both.db.clone(), held: both.held.clone() }))
+    let listeners = both.listeners.clone();
+    Ok(give(DbSettings { db: both.db.clone(), listeners, held: both.held.clone() }))
 }
 
 pub(crate) fn cf_of_both(both: NativeHandle<AllSettings>) -> NativeResult<i64> {
@@ -124,6 +130,8 @@ pub(crate) trait HasDb {
     fn db(&mut self) -> &mut DbOptions;
     /// The same options, to read them: several threads may do so.
     fn db_ref(&self) -> &DbOptions;
+    fn listeners(&mut self) -> &mut JavaListeners;
+    fn listeners_ref(&self) -> &JavaListeners;
 }
 
 /// Objects with options of a family.
@@ -134,23 +142,23 @@ pub(crate) trait HasCf {
 }
 
 macro_rules! parts {
-    ($($ty:ty: $trait:ident $part:ident $part_ref:ident = $options:ty),*) => {$(
-        impl $trait for $ty {
+    ($($ty:ty: $trait:ident { $($part:ident $part_ref:ident = $options:ty),* })*) => {$(
+        impl $trait for $ty {$(
             fn $part(&mut self) -> &mut $options {
                 &mut self.$part
             }
             fn $part_ref(&self) -> &$options {
                 &self.$part
             }
-        }
+        )*}
     )*};
 }
-parts!(
-    DbSettings: HasDb db db_ref = DbOptions,
-    AllSettings: HasDb db db_ref = DbOptions,
-    CfSettings: HasCf cf cf_ref = ColumnFamilyOptions,
-    AllSettings: HasCf cf cf_ref = ColumnFamilyOptions
-);
+parts! {
+    DbSettings: HasDb { db db_ref = DbOptions, listeners listeners_ref = JavaListeners }
+    AllSettings: HasDb { db db_ref = DbOptions, listeners listeners_ref = JavaListeners }
+    CfSettings: HasCf { cf cf_ref = ColumnFamilyOptions }
+    AllSettings: HasCf { cf cf_ref = ColumnFamilyOptions }
+}
 
 pub(crate) fn set_table_factory<T: HasCf>(
     object: NativeHandle<T>,
@@ -484,7 +492,7 @@ pub(crate) fn set_cf_paths<T: HasCf>(
 pub(crate) fn db_of_text(env: &JavaEnv<'_>, text: Reference) -> NativeResult<i64> {
     let base = Options { db: db_defaults(JavaRelease::of_caller(env)?), ..Options::default() };
     let parsed = esker::options::options_from_string(&base, &env.text(text)?);
-    Ok(parsed.map_or(0, |options| give(DbSettings { db: options.db, held: HeldNumbers::new() })))
+    Ok(parsed.map_or(0, |options| give(DbSettings { db: options.db, ..DbSettings::default() })))
 }
 
 pub(crate) fn cf_of_text(env: &JavaEnv<'_>, text: Reference) -> NativeResult<i64> {

@@ -8,7 +8,7 @@
 use crate::border::NativeResult;
 use crate::db::{Database, descriptors, for_open, give_opened, path};
 use crate::given::give_listed;
-use crate::handle::{NativeHandle, give};
+use crate::handle::NativeHandle;
 use crate::jni::{JavaEnv, Reference, boolean, long, reference};
 use crate::kind::DatabaseKind;
 use crate::options::{AllSettings, Call, DbSettings};
@@ -61,9 +61,10 @@ pub(crate) fn open_locking(
 ) -> NativeResult<i64> {
     let (options, locks, name) = (options.get()?, &locks.get()?.options, path(env, directory)?);
     let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
-    let db = TransactionDb::open_cf(&for_open(&options.db), locks, &name, families)?;
+    let (db_options, events) = for_open(options);
+    let db = TransactionDb::open_cf(&db_options, locks, &name, families)?;
     let base = db.db().clone();
-    Ok(give(Database::of_kind(DatabaseKind::Locking(db), base, name, &options.db.env)))
+    Ok(Database::of_kind(DatabaseKind::Locking(db), base, name, &db_options.env, events).give())
 }
 
 pub(crate) fn open_families_locking(
@@ -75,10 +76,12 @@ pub(crate) fn open_families_locking(
     family_options: Reference,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
-    let (options, locks, name) = (for_open(&options.get()?.db), &locks.get()?.options, path(env, directory)?);
+    let (locks, name) = (&locks.get()?.options, path(env, directory)?);
+    let (options, events) = for_open(options.get()?);
     let db = TransactionDb::open_cf(&options, locks, &name, families.clone())?;
     let base = db.db().clone();
-    give_opened(env, Database::of_kind(DatabaseKind::Locking(db), base, name, &options.env), &families)
+    let database = Database::of_kind(DatabaseKind::Locking(db), base, name, &options.env, events);
+    give_opened(env, database, &families)
 }
 
 pub(crate) fn open_optimistic(
@@ -88,9 +91,10 @@ pub(crate) fn open_optimistic(
 ) -> NativeResult<i64> {
     let (options, name) = (options.get()?, path(env, directory)?);
     let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
-    let db = OptimisticTransactionDb::open_cf(&for_open(&options.db), &name, families)?;
+    let (db_options, events) = for_open(options);
+    let db = OptimisticTransactionDb::open_cf(&db_options, &name, families)?;
     let base = db.db().clone();
-    Ok(give(Database::of_kind(DatabaseKind::Optimistic(db), base, name, &options.db.env)))
+    Ok(Database::of_kind(DatabaseKind::Optimistic(db), base, name, &db_options.env, events).give())
 }
 
 pub(crate) fn open_families_optimistic(
@@ -101,10 +105,11 @@ pub(crate) fn open_families_optimistic(
     family_options: Reference,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
-    let (options, name) = (for_open(&options.get()?.db), path(env, directory)?);
+    let (name, (options, events)) = (path(env, directory)?, for_open(options.get()?));
     let db = OptimisticTransactionDb::open_cf(&options, &name, families.clone())?;
     let base = db.db().clone();
-    give_opened(env, Database::of_kind(DatabaseKind::Optimistic(db), base, name, &options.env), &families)
+    let database = Database::of_kind(DatabaseKind::Optimistic(db), base, name, &options.env, events);
+    give_opened(env, database, &families)
 }
 
 impl Database {
