@@ -20,6 +20,8 @@ final class TransactionSteps {
         Differential.run("deadlocks", this::deadlocks);
         Differential.run("prepared transactions", this::prepared);
         Differential.run("optimistic transactions", this::optimistic);
+        Differential.run("notifiers of snapshots", this::notifiers);
+        Differential.run("batches for the commit", this::commitBatches);
     }
 
     private static void say(final String line) {
@@ -378,6 +380,100 @@ final class TransactionSteps {
                     transaction.put(bytes("k"), bytes("v"));
                 }
                 say("dropped " + text(db.get(bytes("k"))));
+            }
+        }
+    }
+
+    /** Notes the snapshots of a transaction. */
+    private static final class Created extends AbstractTransactionNotifier {
+        private final Transaction transaction;
+        private int count;
+
+        Created(final Transaction transaction) {
+            this.transaction = transaction;
+        }
+
+        @Override
+        public void snapshotCreated(final Snapshot snapshot) {
+            count++;
+            final Snapshot now = transaction.getSnapshot();
+            say("a snapshot, " + (now != null && now.getSequenceNumber() == snapshot.getSequenceNumber()));
+            if (count > 2) {
+                throw new IllegalStateException("thrown by a notifier, as the test wants");
+            }
+        }
+    }
+
+    private static void notified(final Transaction transaction) throws Exception {
+        try (final ReadOptions reads = new ReadOptions(); final Created created = new Created(transaction)) {
+            transaction.setSnapshotOnNextOperation(created);
+            say("read " + text(transaction.get(reads, bytes("k"))) + " " + created.count);
+            transaction.put(bytes("k"), bytes("v"));
+            transaction.put(bytes("l"), bytes("v"));
+            say("written " + created.count + " " + (transaction.getSnapshot() != null));
+            transaction.setSnapshotOnNextOperation(created);
+            say("read " + text(transaction.getForUpdate(reads, bytes("k"), true)) + " " + created.count);
+            transaction.setSnapshotOnNextOperation(created);
+            transaction.clearSnapshot();
+            transaction.put(bytes("m"), bytes("v"));
+            say("cleared " + created.count + " " + (transaction.getSnapshot() != null));
+            transaction.setSnapshotOnNextOperation(created);
+            transaction.setSnapshot();
+            transaction.put(bytes("n"), bytes("v"));
+            say("set " + created.count);
+            transaction.setSnapshotOnNextOperation(created);
+            transaction.delete(bytes("n"));
+            say("thrown " + created.count);
+            transaction.commit();
+            say("committed " + created.count);
+        }
+    }
+
+    private void notifiers() throws Exception {
+        try (final Options options = new Options().setCreateIfMissing(true); final TransactionDBOptions locks = new TransactionDBOptions();
+             final WriteOptions writes = new WriteOptions()) {
+            try (final TransactionDB db = TransactionDB.open(options, locks, all.path("notifiers")); final Transaction transaction = db.beginTransaction(writes)) {
+                notified(transaction);
+            }
+            try (final OptimisticTransactionDB db = OptimisticTransactionDB.open(options, all.path("optimistic notifiers"));
+                 final Transaction transaction = db.beginTransaction(writes)) {
+                notified(transaction);
+            }
+        }
+    }
+
+    private void commitBatches() throws Exception {
+        try (final Options options = new Options().setCreateIfMissing(true); final TransactionDBOptions locks = new TransactionDBOptions();
+             final WriteOptions writes = new WriteOptions()) {
+            try (final TransactionDB db = TransactionDB.open(options, locks, all.path("commit batches"));
+                 final Transaction transaction = db.beginTransaction(writes); final Transaction plain = db.beginTransaction(writes)) {
+                say("numbers " + transaction.getId() + " " + transaction.getLogNumber());
+                transaction.setLogNumber(7);
+                say("numbers " + transaction.getId() + " " + transaction.getLogNumber());
+                transaction.setName("prepared");
+                transaction.put(bytes("k"), bytes("v"));
+                final WriteBatch late = transaction.getCommitTimeWriteBatch();
+                say("late " + late.count());
+                late.put(bytes("late"), bytes("v"));
+                late.delete(bytes("absent"));
+                say("late " + transaction.getCommitTimeWriteBatch().count() + " " + transaction.getNumPuts());
+                transaction.prepare();
+                say("numbers " + transaction.getId() + " " + (transaction.getLogNumber() > 7));
+                say(text(db.get(bytes("late"))) + " " + text(db.get(bytes("k"))));
+                transaction.commit();
+                say(text(db.get(bytes("late"))) + " " + text(db.get(bytes("k"))) + " " + late.count());
+                plain.put(bytes("plain"), bytes("v"));
+                plain.getCommitTimeWriteBatch().put(bytes("never"), bytes("v"));
+                Differential.fails("not prepared", plain::commit);
+                say("kept " + plain.getCommitTimeWriteBatch().count());
+                plain.rollback();
+                say("rolled back " + plain.getCommitTimeWriteBatch().count());
+                plain.put(bytes("plain"), bytes("v"));
+                plain.commit();
+                say(text(db.get(bytes("plain"))) + " " + text(db.get(bytes("never"))));
+            }
+            try (final TransactionDB db = TransactionDB.open(options, locks, all.path("commit batches"))) {
+                Differential.print(db.newIterator());
             }
         }
     }

@@ -13,13 +13,14 @@
 
 use crate::batch::{Batch, IndexedBatch};
 use crate::border::{JavaInput, JavaOutput, NativeResult};
+use crate::callbacks::ask;
 use crate::db::Family;
 use crate::given::{
     GivenHandle, GivenObjects, OfDatabase, SnapshotObject, dispose_listed, ended, give_listed,
 };
-use crate::handle::{NativeHandle, dispose, give_typed};
+use crate::handle::{NativeHandle, dispose, give, give_typed};
 use crate::iterator::IteratorObject;
-use crate::jni::{JavaBytes, JavaEnv, Reference, long, reference};
+use crate::jni::{Global, JavaBytes, JavaEnv, Method, Reference, long, reference};
 use crate::options::{Call, ReadSettings};
 use crate::transaction_dbs::TransactionNames;
 use esker::options::Clock;
@@ -29,7 +30,7 @@ use esker::{
     OptimisticTransactionOptions, PinnedBytes, ReadOptions, Transaction, TransactionDb, WriteOptions,
 };
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Handle = NativeHandle<TransactionObject>;
@@ -46,7 +47,21 @@ pub(crate) struct TransactionObject {
     locks: Mutex<Option<TransactionDb>>,
     list: Arc<GivenObjects>,
     names: Arc<TransactionNames>,
+    /// The object to tell of the snapshot that the next operation sets.
+    notifier: Mutex<Option<Arc<JavaNotifier>>>,
+    log_number: AtomicI64,
 }
+
+/// `AbstractTransactionNotifier`.
+#[derive(Debug)]
+pub(crate) struct JavaNotifier {
+    object: Global,
+    created: Method,
+}
+
+/// The native object of a notifier.
+#[derive(Debug)]
+pub(crate) struct NotifierObject(Arc<JavaNotifier>);
 
 /// A transaction that its database has not ended.
 #[derive(Debug)]
@@ -82,6 +97,8 @@ pub(crate) struct RepeatedTransaction {
 struct Lent {
     snapshot: Option<NativeHandle<SnapshotObject>>,
     batch: Option<NativeHandle<IndexedBatch>>,
+    /// Writes that a prepared transaction gets at its commit.
+    commit_batch: Option<NativeHandle<Batch>>,
     writes: Option<NativeHandle<Call<WriteOptions>>>,
 }
 
@@ -90,6 +107,7 @@ impl Drop for Lent {
         // Errors have no way to Java here.
         self.snapshot.take().map(dispose_listed);
         self.batch.take().map(dispose);
+        self.commit_batch.take().map(dispose);
         self.writes.take().map(dispose);
     }
 }
@@ -185,6 +203,8 @@ impl TransactionObject {
             locks: Mutex::new(locks),
             list,
             names,
+            notifier: Mutex::default(),
+            log_number: AtomicI64::new(0),
         };
         object.begin(open);
         object
@@ -198,6 +218,9 @@ impl TransactionObject {
         };
         *locked(&self.open) = Some(open);
         self.id.store(id, Ordering::Relaxed);
+        self.log_number.store(0, Ordering::Relaxed);
+        *locked(&self.notifier) = None;
+        self.clear_commit_batch();
         self.let_snapshot_go();
     }
 
@@ -212,6 +235,37 @@ impl TransactionObject {
     /// `ShutdownInProgress`: the database is closed.
     fn with<R>(&self, body: impl FnOnce(&mut OpenTransaction) -> NativeResult<R>) -> NativeResult<R> {
         body(locked(&self.open).as_mut().ok_or_else(ended)?)
+    }
+
+    fn clear_commit_batch(&self) {
+        if let Some(Ok(batch)) = locked(&self.lent).commit_batch.map(NativeHandle::get_mut) {
+            batch.0.clear();
+        }
+    }
+
+    /// Adds the writes for the commit to a prepared transaction. One that is over fails later.
+    /// # Errors
+    /// `InvalidArgument`: there are such writes, and the transaction is not prepared · the errors of
+    /// the writes, which take locks.
+    fn take_commit_batch(&self) -> NativeResult<()> {
+        let lent = locked(&self.lent);
+        let Some(batch) = lent.commit_batch else { return Ok(()) };
+        let batch = batch.get_mut()?;
+        self.with(|open| {
+            let TransactionKind::Locking(transaction) = &open.kind else { return Ok(()) };
+            match transaction.state() {
+                TransactionState::Prepared => transaction.rebuild_from_write_batch(&batch.0)?,
+                TransactionState::Started if !batch.0.is_empty() => {
+                    return Err(Error::invalid_argument(
+                        "Commit-time batch contains values that will not be committed.",
+                    )
+                    .into());
+                }
+                _ => return Ok(()),
+            }
+            batch.0.clear();
+            Ok(())
+        })
     }
 
     /// Lets the lent snapshot hold nothing, after a call that may have changed the snapshot.
@@ -243,8 +297,41 @@ pub(crate) fn free(transaction: Handle) -> NativeResult<()> {
     dispose_listed(transaction)
 }
 
+/// Runs `body`, which may set the transaction's snapshot, and then tells the notifier.
+fn operate<R>(
+    transaction: Handle,
+    body: impl FnOnce(&mut OpenTransaction) -> NativeResult<R>,
+) -> NativeResult<R> {
+    let object = transaction.get()?;
+    let result = object.with(body);
+    if locked(&object.notifier).is_some() {
+        notify(transaction)?;
+    }
+    result
+}
+
+/// Tells the notifier of the snapshot, if there is one now. No lock is held then: the notifier may
+/// use the transaction.
+fn notify(transaction: Handle) -> NativeResult<()> {
+    let snapshot = snapshot(transaction)?;
+    let notifier = if snapshot == 0 { None } else { locked(&transaction.get()?.notifier).take() };
+    if let Some(notifier) = notifier {
+        ask(|env| env.call_void(notifier.object.get(), notifier.created, &[long(snapshot)]));
+    }
+    Ok(())
+}
+
+/// `AbstractTransactionNotifier.createNewTransactionNotifier`.
+pub(crate) fn new_notifier(env: &JavaEnv<'_>, object: Reference) -> NativeResult<i64> {
+    // The method is private, so the class of the object does not have it.
+    let class = env.class("org/rocksdb/AbstractTransactionNotifier")?;
+    let created = env.method(class, "snapshotCreated", "(J)V")?;
+    Ok(give(NotifierObject(Arc::new(JavaNotifier { object: env.global(object)?, created }))))
+}
+
 pub(crate) fn set_snapshot(transaction: Handle) -> NativeResult<()> {
     let object = transaction.get()?;
+    *locked(&object.notifier) = None;
     object.with(|open| {
         of_kind!(&open.kind, transaction => transaction.set_snapshot());
         Ok(())
@@ -253,11 +340,28 @@ pub(crate) fn set_snapshot(transaction: Handle) -> NativeResult<()> {
     Ok(())
 }
 
-pub(crate) fn set_snapshot_on_next_operation(transaction: Handle) -> NativeResult<()> {
-    transaction.get()?.with(|open| {
-        of_kind!(&open.kind, transaction => transaction.set_snapshot_on_next_operation());
+/// Lets the next operation that locks or checks a key set the snapshot. With a notifier the present
+/// snapshot ends now, so that the next one can be told from it.
+pub(crate) fn set_snapshot_on_next_operation(
+    transaction: Handle,
+    notifier: NativeHandle<NotifierObject>,
+) -> NativeResult<()> {
+    let (object, notifier) = (transaction.get()?, notifier.find().map(|notifier| notifier.0.clone()));
+    let ends = notifier.is_some();
+    object.with(|open| {
+        of_kind!(&open.kind, transaction => {
+            if ends {
+                transaction.clear_snapshot();
+            }
+            transaction.set_snapshot_on_next_operation();
+        });
         Ok(())
-    })
+    })?;
+    *locked(&object.notifier) = notifier;
+    if ends {
+        object.let_snapshot_go();
+    }
+    Ok(())
 }
 
 /// The handle of the transaction's snapshot; 0 without one.
@@ -277,6 +381,7 @@ pub(crate) fn snapshot(transaction: Handle) -> NativeResult<i64> {
 
 pub(crate) fn clear_snapshot(transaction: Handle) -> NativeResult<()> {
     let object = transaction.get()?;
+    *locked(&object.notifier) = None;
     object.with(|open| {
         of_kind!(&open.kind, transaction => transaction.clear_snapshot());
         Ok(())
@@ -290,6 +395,11 @@ pub(crate) fn prepare(transaction: Handle) -> NativeResult<()> {
     object.take_options()?;
     let otherwise = "Two phase commit not supported for optimistic transactions.";
     object.with(|open| Ok(open.locking(otherwise)?.prepare()?))?;
+    // As far as the engine tells: another thread may have begun the next WAL meanwhile.
+    let wal = locked(&object.locks).as_ref().map(|db| db.db().current_wal_file());
+    if let Some(Ok(wal)) = wal {
+        object.log_number.store(wal.log_number.0.cast_signed(), Ordering::Relaxed);
+    }
     object.names.set_prepared(transaction);
     Ok(())
 }
@@ -297,7 +407,9 @@ pub(crate) fn prepare(transaction: Handle) -> NativeResult<()> {
 pub(crate) fn commit(transaction: Handle) -> NativeResult<()> {
     let object = transaction.get()?;
     object.take_options()?;
+    object.take_commit_batch()?;
     object.with(|open| Ok(of_kind!(&mut open.kind, transaction => transaction.commit())?))?;
+    object.clear_commit_batch();
     object.names.forget(transaction);
     object.let_snapshot_go();
     Ok(())
@@ -316,6 +428,7 @@ pub(crate) fn rollback(transaction: Handle) -> NativeResult<()> {
     if is_over {
         object.names.forget(transaction);
     }
+    object.clear_commit_batch();
     object.let_snapshot_go();
     Ok(())
 }
@@ -359,7 +472,7 @@ fn find(
     lock: ReadLock,
 ) -> NativeResult<Option<PinnedBytes>> {
     let (key, options) = (key.read(env)?, read_options(options));
-    transaction.get()?.with(|open| {
+    operate(transaction, |open| {
         let family = open.family(family)?;
         let ReadLock::ForUpdate(exclusive, validates) = lock else {
             return Ok(
@@ -432,7 +545,7 @@ pub(crate) fn multi_get(
         KeyFamilies::One(_) => Vec::new(),
         KeyFamilies::Each(array) => crate::db::families(env, array)?,
     };
-    let found = transaction.get()?.with(|open| {
+    let found = operate(transaction, |open| {
         let listed = match families {
             KeyFamilies::One(family) => vec![open.family(family)?; keys.len()],
             KeyFamilies::Each(_) => listed,
@@ -493,7 +606,7 @@ pub(crate) fn put(
     tracking: Tracking,
 ) -> NativeResult<()> {
     let (key, value) = (key.read(env)?, value.read(env)?);
-    transaction.get()?.with(|open| {
+    operate(transaction, |open| {
         let family = open.family(family)?;
         Ok(of_kind!(&open.kind, transaction => match tracking {
             Tracking::Checked => transaction.put_cf(family, &key, &value),
@@ -511,7 +624,7 @@ pub(crate) fn merge(
     tracking: Tracking,
 ) -> NativeResult<()> {
     let (key, operand) = (key.read(env)?, operand.read(env)?);
-    transaction.get()?.with(|open| {
+    operate(transaction, |open| {
         let family = open.family(family)?;
         Ok(match &open.kind {
             TransactionKind::Locking(transaction) if tracking == Tracking::Checked => {
@@ -534,7 +647,7 @@ pub(crate) fn delete(
     tracking: Tracking,
 ) -> NativeResult<()> {
     let key = key.read(env)?;
-    transaction.get()?.with(|open| {
+    operate(transaction, |open| {
         let family = open.family(family)?;
         Ok(match &open.kind {
             TransactionKind::Locking(transaction) if tracking == Tracking::Checked => {
@@ -557,7 +670,7 @@ pub(crate) fn single_delete(
     tracking: Tracking,
 ) -> NativeResult<()> {
     let key = key.read(env)?;
-    transaction.get()?.with(|open| {
+    operate(transaction, |open| {
         let family = open.family(family)?;
         Ok(match &open.kind {
             TransactionKind::Locking(transaction) if tracking != Tracking::Checked => {
@@ -674,9 +787,9 @@ pub(crate) fn undo_get_for_update(
 
 pub(crate) fn rebuild(transaction: Handle, batch: NativeHandle<Batch>) -> NativeResult<()> {
     let batch = &batch.get()?.0;
-    transaction
-        .get()?
-        .with(|open| Ok(of_kind!(&open.kind, transaction => transaction.rebuild_from_write_batch(batch))?))
+    operate(transaction, |open| {
+        Ok(of_kind!(&open.kind, transaction => transaction.rebuild_from_write_batch(batch))?)
+    })
 }
 
 pub(crate) fn set_name(env: &JavaEnv<'_>, transaction: Handle, name: Reference) -> NativeResult<()> {
@@ -738,4 +851,23 @@ pub(crate) fn state(transaction: Handle) -> NativeResult<i8> {
             _ => STARTED,
         })
     })
+}
+
+/// The handle of the writes that a prepared transaction gets at its commit.
+pub(crate) fn commit_batch(transaction: Handle) -> NativeResult<i64> {
+    let object = transaction.get()?;
+    object.with(|_| Ok(()))?;
+    let mut lent = locked(&object.lent);
+    Ok(lent.commit_batch.get_or_insert_with(|| give_typed(Batch::default())).number())
+}
+
+/// The number of the WAL that has the prepared writes; 0 for a transaction that is not prepared.
+pub(crate) fn log_number(transaction: Handle) -> NativeResult<i64> {
+    Ok(transaction.get()?.log_number.load(Ordering::Relaxed))
+}
+
+/// Changes only the number that [`log_number`] returns.
+pub(crate) fn set_log_number(transaction: Handle, number: i64) -> NativeResult<()> {
+    transaction.get()?.log_number.store(number, Ordering::Relaxed);
+    Ok(())
 }
