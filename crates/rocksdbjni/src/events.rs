@@ -293,7 +293,7 @@ pub(crate) struct CompactionInfo(pub(crate) Option<CompactionJobInfo>);
 /// `CompactionJobStats`. As in RocksJava, statistics of an info lack its bounds, and whether a
 /// caller requested the compaction.
 #[derive(Debug, Default)]
-pub(crate) struct CompactionStats {
+pub(crate) struct CopiedStats {
     pub(crate) stats: CompactionJobStats,
 }
 
@@ -373,19 +373,19 @@ pub(crate) fn compaction_compression(info: Info) -> NativeResult<i8> {
 }
 
 pub(crate) fn compaction_stats(info: Info) -> NativeResult<i64> {
-    Ok(give(CompactionStats { stats: info.get()?.fact(|info| info.stats.clone()) }))
+    Ok(give(CopiedStats { stats: info.get()?.fact(|info| info.stats.clone()) }))
 }
 
 pub(crate) fn add_stats(
-    stats: NativeHandle<CompactionStats>,
-    other: NativeHandle<CompactionStats>,
+    stats: NativeHandle<CopiedStats>,
+    other: NativeHandle<CopiedStats>,
 ) -> NativeResult<()> {
     let added = other.get()?.stats.clone();
     stats.get_mut()?.stats += &added;
     Ok(())
 }
 
-pub(crate) fn reset_stats(stats: NativeHandle<CompactionStats>) -> NativeResult<()> {
+pub(crate) fn reset_stats(stats: NativeHandle<CopiedStats>) -> NativeResult<()> {
     stats.get_mut()?.stats = CompactionJobStats::default();
     Ok(())
 }

@@ -43,6 +43,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod transaction_dbs;
+mod transaction_facts;
 mod transactions;
 mod writes;
 
@@ -53,7 +54,7 @@ mod natives {
     use crate::transactions::{KeyFamilies, ReadLock, Tracking, for_update, tracking};
     use crate::{
         batch, callbacks, db, events, exports, files, filters, given, iterator, kind, listeners, objects,
-        options, reads, release, statistics, transaction_dbs, transactions, writes,
+        options, reads, release, statistics, transaction_dbs, transaction_facts, transactions, writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

@@ -1,10 +1,10 @@
 //! `AbstractEventListener`: tells Java of events of a database.
 //!
-//! In: events, on whichever thread the engine has them. Out: calls of the listener's methods that it
-//! enables. No caller can take an exception of a listener, so it is printed and forgotten.
+//! In: events, on whichever thread the engine has them. Out: calls of the listener's methods that
+//! it enables. No caller can take an exception of a listener, so it is printed and forgotten.
 //!
-//! A database in an event is the one that the open returned. Its handle is 0 during the open, and in
-//! events that come after the close. `db.rs` clears the cell when no job runs any more.
+//! A database in an event is the one that the open returned. Its handle is 0 during the open, and
+//! in events that come after the close. `db.rs` clears the cell when no job runs any more.
 
 use crate::border::NativeResult;
 use crate::callbacks::ask_with;

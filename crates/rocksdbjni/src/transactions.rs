@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //!  1. Each call locks its transaction, since a database ends its transactions on another thread.
-//!     A call that waits for a key keeps the lock, so [`waiting`] and [`id`] do without it.
+//!     A call that waits for a key keeps the lock, so `transaction_facts.rs` does without it
+//!     where it can.
 //!  2. No call waits for a list of given objects while it has the lock of a transaction: the end of
 //!     a database has the list when it locks transactions.
 //!  3. A transaction owns the snapshot, the batch and the options that it has lent to Java. They
@@ -20,7 +21,7 @@ use crate::given::{
 };
 use crate::handle::{NativeHandle, dispose, give, give_typed};
 use crate::iterator::IteratorObject;
-use crate::jni::{Global, JavaBytes, JavaEnv, Method, Reference, long, reference};
+use crate::jni::{Global, JavaBytes, JavaEnv, Method, Reference, long};
 use crate::options::{Call, ReadSettings};
 use crate::transaction_dbs::TransactionNames;
 use esker::options::Clock;
@@ -42,14 +43,14 @@ pub(crate) struct TransactionObject {
     open: Mutex<Option<OpenTransaction>>,
     lent: Mutex<Lent>,
     /// The number of the present transaction.
-    id: AtomicU64,
+    pub(crate) id: AtomicU64,
     /// The database, if its transactions lock; `None` after the end.
-    locks: Mutex<Option<TransactionDb>>,
+    pub(crate) locks: Mutex<Option<TransactionDb>>,
     list: Arc<GivenObjects>,
     names: Arc<TransactionNames>,
     /// The object to tell of the snapshot that the next operation sets.
     notifier: Mutex<Option<Arc<JavaNotifier>>>,
-    log_number: AtomicI64,
+    pub(crate) log_number: AtomicI64,
 }
 
 /// `AbstractTransactionNotifier`.
@@ -167,7 +168,7 @@ impl OpenTransaction {
     }
 
     /// The number of its operations of a kind.
-    fn count(&self, is_kind: impl Fn(&BatchOp<'_>) -> bool) -> i64 {
+    pub(crate) fn count(&self, is_kind: impl Fn(&BatchOp<'_>) -> bool) -> i64 {
         let count = of_kind!(&self.kind, transaction => transaction.with_write_batch(|batch| {
             batch.write_batch().iter().filter(|op| is_kind(op)).count()
         }));
@@ -175,7 +176,7 @@ impl OpenTransaction {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -233,7 +234,10 @@ impl TransactionObject {
     /// Runs `body` on the open transaction.
     /// # Errors
     /// `ShutdownInProgress`: the database is closed.
-    fn with<R>(&self, body: impl FnOnce(&mut OpenTransaction) -> NativeResult<R>) -> NativeResult<R> {
+    pub(crate) fn with<R>(
+        &self,
+        body: impl FnOnce(&mut OpenTransaction) -> NativeResult<R>,
+    ) -> NativeResult<R> {
         body(locked(&self.open).as_mut().ok_or_else(ended)?)
     }
 
@@ -245,8 +249,8 @@ impl TransactionObject {
 
     /// Adds the writes for the commit to a prepared transaction. One that is over fails later.
     /// # Errors
-    /// `InvalidArgument`: there are such writes, and the transaction is not prepared · the errors of
-    /// the writes, which take locks.
+    /// `InvalidArgument`: there are such writes, and the transaction is not prepared · the errors
+    /// of the writes, which take locks.
     fn take_commit_batch(&self) -> NativeResult<()> {
         let lent = locked(&self.lent);
         let Some(batch) = lent.commit_batch else { return Ok(()) };
@@ -340,8 +344,8 @@ pub(crate) fn set_snapshot(transaction: Handle) -> NativeResult<()> {
     Ok(())
 }
 
-/// Lets the next operation that locks or checks a key set the snapshot. With a notifier the present
-/// snapshot ends now, so that the next one can be told from it.
+/// Lets the next operation that locks or checks a key set the snapshot. With a notifier the
+/// present snapshot ends now, so that the next one can be told from it.
 pub(crate) fn set_snapshot_on_next_operation(
     transaction: Handle,
     notifier: NativeHandle<NotifierObject>,
@@ -686,39 +690,6 @@ pub(crate) fn put_log_data(env: &JavaEnv<'_>, transaction: Handle, blob: JavaInp
     transaction.get()?.with(|open| Ok(of_kind!(&open.kind, transaction => transaction.put_log_data(&blob))?))
 }
 
-/// The number of keys that the transaction has locked.
-pub(crate) fn num_keys(transaction: Handle) -> NativeResult<i64> {
-    let object = transaction.get()?;
-    let Some(db) = locked(&object.locks).clone() else {
-        object.with(|_| Ok(()))?;
-        return Err(Error::not_supported("getNumKeys of an optimistic transaction").into());
-    };
-    let id = object.id.load(Ordering::Relaxed);
-    let held = db.get_lock_status_data().into_iter().filter(|lock| lock.ids.contains(&id));
-    Ok(held.count() as i64)
-}
-
-pub(crate) fn num_puts(transaction: Handle) -> NativeResult<i64> {
-    transaction.get()?.with(|open| Ok(open.count(|op| matches!(op, BatchOp::Put { .. }))))
-}
-
-pub(crate) fn num_deletes(transaction: Handle) -> NativeResult<i64> {
-    let is_delete = |op: &BatchOp<'_>| matches!(op, BatchOp::Delete { .. } | BatchOp::SingleDelete { .. });
-    transaction.get()?.with(|open| Ok(open.count(is_delete)))
-}
-
-pub(crate) fn num_merges(transaction: Handle) -> NativeResult<i64> {
-    transaction.get()?.with(|open| Ok(open.count(|op| matches!(op, BatchOp::Merge { .. }))))
-}
-
-/// Milliseconds since the begin.
-pub(crate) fn elapsed_time(transaction: Handle) -> NativeResult<i64> {
-    transaction.get()?.with(|open| {
-        let nanos = open.clock.monotonic_nanos().saturating_sub(open.began_nanos);
-        Ok((nanos / 1_000_000).cast_signed())
-    })
-}
-
 /// The handle of a copy of the transaction's writes.
 pub(crate) fn write_batch(transaction: Handle) -> NativeResult<i64> {
     let object = transaction.get()?;
@@ -811,63 +782,10 @@ pub(crate) fn name(env: &JavaEnv<'_>, transaction: Handle) -> NativeResult<Refer
     env.new_text(&String::from_utf8_lossy(&name))
 }
 
-/// The number by which lock dumps name the transaction; 0 for one without locks.
-pub(crate) fn id(transaction: Handle) -> NativeResult<i64> {
-    Ok(transaction.get()?.id.load(Ordering::Relaxed).cast_signed())
-}
-
-pub(crate) fn is_deadlock_detect(transaction: Handle) -> NativeResult<bool> {
-    transaction.get()?.with(|open| Ok(open.deadlock_detect))
-}
-
-/// The lock for which another thread waits in this transaction: a `WaitingTransactions`.
-pub(crate) fn waiting(env: &JavaEnv<'_>, transaction: Handle) -> NativeResult<Reference> {
-    let object = transaction.get()?;
-    let (db, id) = (locked(&object.locks).clone(), object.id.load(Ordering::Relaxed));
-    let waits = db.map(|db| db.get_waiting_transactions()).unwrap_or_default();
-    let wait = waits.into_iter().find(|wait| wait.id == id);
-    let (family, key, ids) = wait.map_or((0, Vec::new(), Vec::new()), |wait| {
-        (i64::from(wait.family.0), wait.start.key, wait.waits_for)
-    });
-    let ids: Vec<i64> = ids.into_iter().map(u64::cast_signed).collect();
-    let arguments = [
-        long(family),
-        reference(env.new_text(&String::from_utf8_lossy(&key))?),
-        reference(env.new_longs(&ids)?),
-    ];
-    let class = "org/rocksdb/Transaction$WaitingTransactions";
-    env.new_object(class, "(JLjava/lang/String;[J)V", &arguments)
-}
-
-/// RocksJava's number of the transaction's state.
-pub(crate) fn state(transaction: Handle) -> NativeResult<i8> {
-    const STARTED: i8 = 0;
-    transaction.get()?.with(|open| {
-        let TransactionKind::Locking(transaction) = &open.kind else { return Ok(STARTED) };
-        Ok(match transaction.state() {
-            TransactionState::Prepared => 2,
-            TransactionState::Committed => 4,
-            TransactionState::RolledBack => 6,
-            _ => STARTED,
-        })
-    })
-}
-
 /// The handle of the writes that a prepared transaction gets at its commit.
 pub(crate) fn commit_batch(transaction: Handle) -> NativeResult<i64> {
     let object = transaction.get()?;
     object.with(|_| Ok(()))?;
     let mut lent = locked(&object.lent);
     Ok(lent.commit_batch.get_or_insert_with(|| give_typed(Batch::default())).number())
-}
-
-/// The number of the WAL that has the prepared writes; 0 for a transaction that is not prepared.
-pub(crate) fn log_number(transaction: Handle) -> NativeResult<i64> {
-    Ok(transaction.get()?.log_number.load(Ordering::Relaxed))
-}
-
-/// Changes only the number that [`log_number`] returns.
-pub(crate) fn set_log_number(transaction: Handle, number: i64) -> NativeResult<()> {
-    transaction.get()?.log_number.store(number, Ordering::Relaxed);
-    Ok(())
 }
