@@ -65,6 +65,7 @@ public class Differential {
         run("expiry", this::expiry);
         new TransactionSteps(this).run();
         new ListenerSteps(this).run();
+        new ObjectSteps(this).run();
     }
 
     /** The databases that `read` opens. */
