@@ -448,7 +448,7 @@ final class TransactionSteps {
             try (final TransactionDB db = TransactionDB.open(options, locks, all.path("commit batches"));
                  final Transaction transaction = db.beginTransaction(writes); final Transaction plain = db.beginTransaction(writes)) {
                 say("numbers " + transaction.getId() + " " + transaction.getLogNumber());
-                transaction.setLogNumber(7);
+                transaction.setLogNumber(1);
                 say("numbers " + transaction.getId() + " " + transaction.getLogNumber());
                 transaction.setName("prepared");
                 transaction.put(bytes("k"), bytes("v"));
@@ -458,7 +458,7 @@ final class TransactionSteps {
                 late.delete(bytes("absent"));
                 say("late " + transaction.getCommitTimeWriteBatch().count() + " " + transaction.getNumPuts());
                 transaction.prepare();
-                say("numbers " + transaction.getId() + " " + (transaction.getLogNumber() > 7));
+                say("numbers " + transaction.getId() + " " + (transaction.getLogNumber() > 1));
                 say(text(db.get(bytes("late"))) + " " + text(db.get(bytes("k"))));
                 transaction.commit();
                 say(text(db.get(bytes("late"))) + " " + text(db.get(bytes("k"))) + " " + late.count());
