@@ -207,11 +207,14 @@ const LASTING: &[Knob] = &[
         ],
     ),
     ("num_levels", &["2", "4", "7"]),
+    ("cf_allow_ingest_behind", &["false", "false", "true"]),
 ];
 
 /// Options of the database that all openings share. Recovery without recycling takes the end of a
-/// recycled WAL for damage.
+/// recycled WAL for damage. Universal families have at least three levels with
+/// `allow_ingest_behind`.
 const LASTING_DB: &[Knob] = &[
+    ("allow_ingest_behind", &["false", "false", "false", "true"]),
     ("recycle_log_file_num", &["0", "1", "3"]),
     ("wal_recovery_mode", &["kPointInTimeRecovery", "kTolerateCorruptedTailRecords", "kAbsoluteConsistency"]),
 ];
