@@ -22,8 +22,8 @@ use jni_sys::jvalue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Events, by RocksJava's numbers. The engine has no events of single reads and writes of files,
-/// whose numbers are 12 to 19.
+/// Events, by RocksJava's numbers. Operations on files, which have the numbers 12 to 19, are not
+/// passed on.
 #[derive(Clone, Copy, Debug)]
 enum JavaEvent {
     FlushCompleted = 0,
