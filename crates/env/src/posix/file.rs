@@ -57,6 +57,9 @@ const FREE_SPACE_PARTS: u64 = 8;
 /// `IoError` from the medium.
 pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<u64> {
     let free = retry_on_intr(|| rustix::fs::fstatvfs(fd));
+    // A tmpfs without a limit has no blocks at all.
+    let is_limited = |stat: &rustix::fs::StatVfs| stat.f_blocks > 0;
+    let free = free.ok().filter(is_limited);
     let free = free.map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
     let bytes = bytes.min(free / FREE_SPACE_PARTS);
     if bytes == 0 {

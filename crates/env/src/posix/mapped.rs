@@ -37,7 +37,7 @@ use std::ptr::{self, NonNull};
 /// Bytes that one instruction stores.
 const COMMIT_BYTES: usize = 8;
 /// Bytes that are mapped at a time. While mapped they count as memory of the process.
-const WINDOW_BYTES: u64 = 4 << 20;
+const WINDOW_BYTES: u64 = 256 << 10;
 /// Bytes reserved at a time once the file has outgrown its owner's preallocation.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// `statfs` types of file systems that keep reserved blocks in place: ext2 to ext4, XFS, tmpfs.
@@ -139,8 +139,11 @@ impl Window {
         let at = unsafe {
             rustix::mm::mmap(ptr::null_mut(), WINDOW_BYTES as usize, protection, flags, fd, start)
         }?;
-        let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Window { at, start })
+        let window = Window { at: NonNull::new(at.cast()).ok_or(Errno::NOMEM)?, start };
+        // A fault would otherwise read ahead, though no page behind the file's end has any content.
+        // SAFETY: pages of our own mapping; the advice changes no contents.
+        unsafe { rustix::mm::madvise(window.at.as_ptr().cast(), WINDOW_BYTES as usize, Advice::Random) }?;
+        Ok(window)
     }
 
     fn end(&self) -> u64 {
