@@ -45,8 +45,9 @@ pub struct CompactionOptionsUniversal {
     pub stop_style: CompactionStopStyle,
     /// Move files that do not overlap each other without rewriting them. Default false.
     pub allow_trivial_move: bool,
-    /// Merge only parts of the large runs. Accepted without effect: large runs are merged whole.
-    /// Default false.
+    /// Reduce size amplification in parts of about `max_compaction_bytes`: a part of the newer of
+    /// the two oldest runs is merged into the oldest. A run in level 0 is merged whole. Default
+    /// false.
     pub incremental: bool,
     /// Lock fewer files while a compaction waits. Accepted without effect: a waiting compaction
     /// locks none. Default true.

@@ -13,6 +13,7 @@
 
 mod fifo;
 pub(crate) mod garbage;
+mod incremental;
 pub(crate) mod inputs;
 pub(crate) mod leveled;
 pub(crate) mod manual;

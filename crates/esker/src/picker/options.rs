@@ -136,6 +136,20 @@ impl PickerOptions {
         }
     }
 
+    /// Whether compactions merge runs as a whole. The ends of files then do not matter.
+    pub(super) fn merges_whole_runs(&self) -> bool {
+        self.compaction_style == CompactionStyle::Universal && !self.universal.incremental
+    }
+
+    /// Most bytes of an output together with the grandparents that it overlaps. Source: RocksDB
+    /// `UniversalCompactionBuilder::GetMaxOverlappingBytes`.
+    pub(super) fn max_grandparent_overlap(&self) -> u64 {
+        match self.compaction_style {
+            CompactionStyle::Universal => (self.target_file_size_base / 2).saturating_mul(3),
+            _ => self.max_compaction_bytes(),
+        }
+    }
+
     /// Bytes at which an output of a compaction into `level` should end. Outputs in level 0 are
     /// never cut.
     pub(crate) fn target_file_size(&self, level: usize, base_level: usize) -> u64 {

@@ -13,7 +13,7 @@ use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
 use super::proximal::ProximalOutput;
 use super::score::LevelSizes;
-use super::{CompactionPri, CompactionReason, CompactionStyle, PickerOptions, RunningCompactions};
+use super::{CompactionPri, CompactionReason, PickerOptions, RunningCompactions};
 use crate::observe::Temperature;
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
@@ -40,8 +40,8 @@ pub(crate) struct CompactionPlan {
     pub column_family: ColumnFamilyId,
     /// The version from which the plan was picked; keeps its files alive.
     pub version: Arc<Version>,
-    /// The input files by level, from `start_level` on; no level is empty. There are at most two
-    /// levels, except for `compact_files`.
+    /// The input files by level, from `start_level` on; no level is empty. In the leveled style
+    /// there are at most two levels, except for `compact_files`.
     pub inputs: Vec<LevelFiles>,
     /// The first level of the inputs.
     pub start_level: usize,
@@ -210,10 +210,10 @@ impl Draft {
         let start_level = inputs.first().map_or(output_level, |l| l.level);
         let (smallest, largest) =
             range_of(version.icmp(), inputs.iter().flat_map(|l| &l.files)).unwrap_or((&[], &[]));
-        // Runs of the universal style are merged whole, so the ends of their files do not matter.
-        let grandparents = match options.compaction_style {
-            CompactionStyle::Universal => Vec::new(),
-            _ => grandparents(version, output_level, smallest, largest),
+        let grandparents = if options.merges_whole_runs() {
+            Vec::new()
+        } else {
+            grandparents(version, output_level, smallest, largest)
         };
         let (a, b) = (key::user_key(smallest), key::user_key(largest));
         let is_bottommost = is_bottommost(version, &inputs, output_level, a, b);
@@ -257,7 +257,7 @@ impl Draft {
             grandparents,
             target_file_size,
             max_output_file_size: target_file_size.saturating_mul(if can_end_later { 2 } else { 1 }),
-            max_compaction_bytes: options.max_compaction_bytes(),
+            max_compaction_bytes: options.max_grandparent_overlap(),
             is_trivial_move,
             new_temperature: None,
             is_deletion: false,

@@ -6,6 +6,7 @@
 //! `time=SECONDS` (oldest ancestor), `created=SECONDS`, `entries=N`, `deletions=N`, `versions=N`
 //! (older ones of its keys), `end` (a range tombstone ends it, exclusive).
 
+mod incremental;
 mod simulation;
 
 use super::manual::{ManualCompaction, ManualStep, pick_files};
@@ -171,6 +172,7 @@ fn parse_options(case: &Case) -> PickerOptions {
             "read_amp" => o.universal.max_read_amp = text.parse().unwrap(),
             "similar" => o.universal.stop_style = CompactionStopStyle::SimilarSize,
             "trivial_move" => o.universal.allow_trivial_move = true,
+            "incremental" => o.universal.incremental = true,
             "stop" => o.level0_stop_writes_trigger = text.parse().unwrap(),
             "table_files" => o.fifo.max_table_files_size = bytes(text),
             "data_files" => o.fifo.max_data_files_size = bytes(text),

@@ -10,10 +10,12 @@
 //!
 //! Invariants
 //!  1. A plan takes whole runs: all from its first to its last, so that runs stay ordered by age.
+//!     With `incremental` a plan for size amplification may take parts of them (`incremental.rs`).
 //!  2. The result goes as deep as possible: just above the next older run, or into the last level
 //!     that is not reserved ([`Version::max_output_level`]).
 
 use super::garbage;
+use super::incremental;
 use super::inputs::is_written_into;
 use super::marked;
 use super::plan::{Draft, are_in_path};
@@ -198,7 +200,25 @@ impl Picker<'_> {
         if newer_bytes.saturating_mul(100) < percent.saturating_mul(base_bytes) {
             return None;
         }
-        self.plan(start..last + 1, CompactionReason::UniversalSizeAmplification, true)
+        self.part_of_the_oldest(start, last, newer_bytes)
+            .or_else(|| self.plan(start..last + 1, CompactionReason::UniversalSizeAmplification, true))
+    }
+
+    /// Plans a compaction of a part of the runs `start..=last`, if the options have `incremental`.
+    /// A choice that rewrites clearly more bytes than the whole runs do, for each byte that leaves
+    /// them, counts as none.
+    fn part_of_the_oldest(&self, start: usize, last: usize, newer_bytes: u64) -> Option<CompactionPlan> {
+        // RocksDB's limit: 1.8 times the fan-out of the whole runs.
+        const MOST_FAN_OUT: f64 = 1.8;
+        let (newer, older) = (self.runs[last - 1].level, self.runs[last].level);
+        if !self.context.options.universal.incremental || newer == 0 {
+            return None;
+        }
+        let limit = self.runs[last].bytes as f64 / newer_bytes.max(1) as f64 * MOST_FAN_OUT;
+        let others =
+            self.runs[start..last - 1].iter().rev().map(|run| run.level).take_while(|level| *level > 0);
+        let inputs = incremental::inputs(self.version, self.context, (newer, older), others, limit)?;
+        self.plan_of(inputs, older, CompactionReason::UniversalSizeAmplification, true, false, None)
     }
 
     /// Leaves out the newest files of a long compaction, which would hold its level-0 files. Does
@@ -383,6 +403,19 @@ impl Picker<'_> {
                 None => inputs.push(LevelFiles { level: 0, files: vec![file] }),
             }
         }
+        self.plan_of(inputs, output_level, reason, compress, shrinks_at_bottom, output_path)
+    }
+
+    fn plan_of(
+        &self,
+        inputs: Vec<LevelFiles>,
+        output_level: usize,
+        reason: CompactionReason,
+        compress: bool,
+        shrinks_at_bottom: bool,
+        output_path: Option<u32>,
+    ) -> Option<CompactionPlan> {
+        let version = self.version;
         if output_level > 0 && is_written_into(version, self.context.running, &inputs, output_level) {
             return None;
         }

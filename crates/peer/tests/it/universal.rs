@@ -38,7 +38,7 @@ fn bytes_written(dir: &Path) -> u64 {
     created.map(size).sum()
 }
 
-fn esker_options(amplification: u32, ratio: u32, stop: CompactionStopStyle) -> Options {
+fn esker_options(amplification: u32, ratio: u32, stop: CompactionStopStyle, incremental: bool) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.max_background_jobs = 2;
@@ -48,6 +48,11 @@ fn esker_options(amplification: u32, ratio: u32, stop: CompactionStopStyle) -> O
     universal.max_size_amplification_percent = amplification;
     universal.size_ratio = ratio;
     universal.stop_style = stop;
+    universal.incremental = incremental;
+    if incremental {
+        // A run has many files, and a part of it some of them.
+        (options.cf.target_file_size_base, options.cf.max_compaction_bytes) = (16 << 10, 200 << 10);
+    }
     options
 }
 
@@ -57,15 +62,23 @@ fn write_amplification_is_that_of_rocksdb() {
         return;
     }
     let total = CompactionStopStyle::TotalSize;
-    let mixtures =
-        [(200, 1, total), (50, 10, total), (1000, 1, total), (200, 10, CompactionStopStyle::SimilarSize)];
-    for (amplification, ratio, stop) in mixtures {
+    let mixtures = [
+        (200, 1, total, false),
+        (50, 10, total, false),
+        (1000, 1, total, false),
+        (200, 10, CompactionStopStyle::SimilarSize, false),
+        (50, 1, total, true),
+        (100, 10, total, true),
+    ];
+    for (amplification, ratio, stop, incremental) in mixtures {
         let (ours, theirs) = (TempDir::new("universal-esker"), TempDir::new("universal-rocksdb"));
-        let options = esker_options(amplification, ratio, stop);
+        let options = esker_options(amplification, ratio, stop, incremental);
+        let (target, most) = (options.cf.target_file_size_base, options.cf.max_compaction_bytes);
         let text = format!(
             "compression=kNoCompression;compaction_style=kCompactionStyleUniversal;\
              compaction_options_universal={{max_size_amplification_percent={amplification};size_ratio={ratio};\
-             stop_style={}}};block_based_table_factory={{format_version=5}}",
+             stop_style={};incremental={incremental}}};target_file_size_base={target};\
+             max_compaction_bytes={most};block_based_table_factory={{format_version=5}}",
             stop.as_str()
         );
         let esker = Db::open(&options, ours.path()).expect("opens");
@@ -86,9 +99,11 @@ fn write_amplification_is_that_of_rocksdb() {
         let (ours, theirs) = (bytes_written(ours.path()), bytes_written(theirs.path()));
         let relation = ours as f64 / theirs as f64;
         esker_peer::note(&format!(
-            "{amplification}% {ratio}% {stop:?}: Esker wrote {ours} bytes, RocksDB {theirs}: {relation:.4}"
+            "{amplification}% {ratio}% {stop:?} incremental={incremental}: Esker wrote {ours} bytes, RocksDB {theirs}: {relation:.4}"
         ));
-        assert!((0.95..=1.05).contains(&relation), "{ours} and {theirs}");
+        // Esker judges more windows of a run than RocksDB, so its parts rewrite less.
+        let least = if incremental { 0.85 } else { 0.95 };
+        assert!((least..=1.05).contains(&relation), "{ours} and {theirs}");
     }
 }
 
@@ -100,8 +115,9 @@ fn universal_databases_are_read_by_all() {
         let mut options = small_files(CompressionType::Lz4);
         options.compaction_style = CompactionStyle::Universal;
         options.compaction_options_universal.allow_trivial_move = rng.bool();
+        options.compaction_options_universal.incremental = true;
         let rocksdb_options = "write_buffer_size=65536;compaction_style=kCompactionStyleUniversal;\
-                               target_file_size_base=32768;block_based_table_factory={format_version=5};";
+                               target_file_size_base=32768;compaction_options_universal={incremental=true};block_based_table_factory={format_version=5};";
         for round in 0..4 {
             let db = open_esker(dir.path(), &model, &options).expect("opens");
             for _ in 0..80 {

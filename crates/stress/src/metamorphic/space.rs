@@ -86,6 +86,7 @@ const FAMILY: &[Knob] = &[
             "",
             "{size_ratio=20;min_merge_width=2;max_merge_width=3;}",
             "{max_size_amplification_percent=20;allow_trivial_move=true;}",
+            "{max_size_amplification_percent=20;incremental=true;}",
             "{stop_style=kCompactionStopStyleSimilarSize;compression_size_percent=50;max_read_amp=0;}",
         ],
     ),
