@@ -380,6 +380,11 @@ impl WriteBatchWithIndex {
         self.batch.is_empty()
     }
 
+    /// Whether the batch was made with `overwrite_key`.
+    pub(super) fn overwrites_keys(&self) -> bool {
+        self.overwrite_key
+    }
+
     /// The ops, for reading.
     pub fn write_batch(&self) -> &WriteBatch {
         &self.batch

@@ -21,6 +21,7 @@ mod batches;
 mod db;
 mod entities;
 mod former_values;
+mod ingest_batch;
 mod iterator;
 mod optimistic;
 mod options;

@@ -7,6 +7,7 @@ mod cut_short;
 mod early_sections;
 mod entities;
 mod foreign_numbers;
+mod ingest_batch;
 mod isolation;
 mod locking;
 mod optimistic;

@@ -281,7 +281,16 @@ impl Run<'_> {
 
     fn write(&mut self, writes: &[ScriptWrite]) -> Result<()> {
         let options = self.write_options();
+        let pipelined = self.opening.db.enable_pipelined_write;
+        let ingests = options.disable_wal && !pipelined && self.rng.u8(..4) == 0;
         match self.store() {
+            Store::Plain(db) if ingests => {
+                let mut batch = WriteBatch::new();
+                for write in writes {
+                    add(&mut batch, &self.handles, write)?;
+                }
+                db.ingest_write_batch_with_index(&options, &mut batch.into())
+            }
             Store::Plain(db) => {
                 let mut batch = WriteBatch::new();
                 for write in writes {
