@@ -34,6 +34,7 @@ use crate::schedule::Scheduler;
 use crate::snapshot::CommitTable;
 use crate::trace::Traces;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
+use crate::version::best_efforts::NewestState;
 use crate::version::{
     LogOptions, STATS_HISTORY_COLUMN_FAMILY_NAME, Version, VersionSet, VersionSetOptions, check_family_name,
 };
@@ -117,6 +118,8 @@ struct Opening {
     reads: SecondaryReads,
     /// Whether transactions are written under `WritePrepared`.
     write_prepared: bool,
+    /// What an open for reading shows in place of the state of CURRENT's MANIFEST.
+    best_state: Option<NewestState>,
     /// Whether the caller has not named the family of the statistics' history.
     hides_stats_history: bool,
     lock: Option<Box<dyn FileLock>>,
@@ -185,6 +188,7 @@ impl Opening {
             secondary,
             reads: SecondaryReads::TablesAndWals,
             write_prepared: false,
+            best_state: None,
             hides_stats_history: false,
             lock,
             info_log,
@@ -228,7 +232,9 @@ impl Opening {
 
     fn try_to_run(&mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
-        if !read_only {
+        if read_only {
+            self.best_state = self.best_state_for_reading()?;
+        } else {
             self.settle_for_best_state()?;
         }
         let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
@@ -288,7 +294,10 @@ impl Opening {
     fn recover_manifest(&mut self, present: &mut [ColumnFamilyDescriptor]) -> Result<VersionSet> {
         let fs = self.options.env.fs.clone();
         let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
-        let manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
+        let manifest = match &self.best_state {
+            Some(state) => state.version_set(self.version_set_options(&fs), &descriptors)?,
+            None => VersionSet::recover(self.version_set_options(&fs), &descriptors)?,
+        };
         if self.mode != OpenMode::ReadOnly {
             self.mark_file_numbers_used(&manifest)?;
             // This comes after the MANIFEST's files are found, so that a missing directory is an
@@ -333,9 +342,11 @@ impl Opening {
             former_operators: &former_operators,
             write_prepared: self.write_prepared,
         };
-        match &self.secondary {
-            None => recovery.run(manifest, present),
-            Some(_) => recovery.without_replay(manifest, present),
+        // WALs may be newer than lost tables.
+        let has_losses = self.best_state.as_ref().is_some_and(|state| !state.losses.is_empty());
+        match self.secondary.is_some() || has_losses {
+            false => recovery.run(manifest, present),
+            true => recovery.without_replay(manifest, present),
         }
     }
 
@@ -398,7 +409,8 @@ impl Opening {
     fn find_or_create(&self) -> Result<(bool, Option<String>)> {
         let fs = &self.options.env.fs;
         let writable = self.mode == OpenMode::ReadWrite;
-        let existing = fs.file_exists(&file_name::current_file_name(&self.path))?;
+        let has_current = fs.file_exists(&file_name::current_file_name(&self.path))?;
+        let existing = has_current || self.best_state.is_some();
         if !existing && (!writable || !self.options.create_if_missing) {
             return Err(does_not_exist(&self.path));
         }
@@ -421,7 +433,7 @@ impl Opening {
         } else {
             Some(identity::load_or_create_identity(&self.options, fs.as_ref(), &self.path)?)
         };
-        self.check_direct_io(fs.as_ref(), existing)?;
+        self.check_direct_io(fs.as_ref(), has_current)?;
         if let (false, Some(db_id)) = (existing, &in_file) {
             let default = self.families.iter().find(|f| f.name == "default").expect("`new` checked this");
             VersionSet::create_new_db(&self.version_set_options(fs), db_id, &default.options.comparator)?;
@@ -452,10 +464,12 @@ impl Opening {
         &mut self,
         existing: bool,
     ) -> Result<(Vec<ColumnFamilyDescriptor>, Vec<ColumnFamilyDescriptor>)> {
-        let known = if existing || self.mode == OpenMode::ReadWrite {
-            VersionSet::list_column_families(self.options.env.fs.as_ref(), &self.path)?
-        } else {
-            vec!["default".to_owned()]
+        let known = match &self.best_state {
+            Some(state) => state.families().map(str::to_owned).collect(),
+            None if existing || self.mode == OpenMode::ReadWrite => {
+                VersionSet::list_column_families(self.options.env.fs.as_ref(), &self.path)?
+            }
+            None => vec!["default".to_owned()],
         };
         let known: HashSet<String> = known.into_iter().collect();
         self.add_stats_history(&known)?;

@@ -98,8 +98,8 @@ option_struct! {
         /// the state does not have, are moved into `lost`. The LOG names all of them. Needs a
         /// MANIFEST; without one, [`repair_db`](crate::repair_db) makes a database of the tables. A
         /// database from which nothing is missing opens as without this option. An open checks each
-        /// file that the MANIFEST has ever named. No effect on opens for reading only. Default
-        /// false. Fixed.
+        /// file that the MANIFEST has ever named. An open for reading only shows the same state, and
+        /// moves nothing; secondaries ignore the option. Default false. Fixed.
         ///
         /// ```
         /// # let dir = esker_testkit::TempDir::new("doc");

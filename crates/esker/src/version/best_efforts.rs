@@ -12,12 +12,13 @@
 //!  2. Edits that several families logged together change the files of all of them, or of none.
 //!  3. Numbers of all edits count, also of those whose files are left out: no number comes twice.
 
+use super::beside_owner::OwnersProgress;
 use super::blob_meta::{self, BlobFiles, blob_file_size};
 use super::check::newest_first_by_sequence;
 use super::file_meta::ObsoleteFiles;
 use super::manifest::{ManifestReader, read_current, set_current, write_manifest};
-use super::recover::{check_edits, table_size};
-use super::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, FileMeta, VersionSetOptions};
+use super::recover::{recover_edits, table_size};
+use super::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, FileMeta, VersionSet, VersionSetOptions};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_format::file_name::{FilePaths, FileType, descriptor_file_name, parse_file_name};
@@ -113,7 +114,7 @@ fn state_in(
         steps.push(scan.states.iter().map(|(id, state)| state.without_missing(*id)).collect());
     }
     let edits: Vec<VersionEdit> = steps.into_iter().flatten().collect();
-    check_edits(options, families, &edits)
+    recover_edits(options, families, &edits, &Arc::default())
         .map_err(|e| super::recover::in_manifest(e, &path_of(options, manifest)))?;
     let files = scan.states.values().flat_map(FamilyState::present).collect();
     let families = scan.states.into_values().map(|state| state.name).collect();
@@ -154,6 +155,31 @@ impl NewestState {
     /// Whether it has a family of this name.
     pub(crate) fn has_family(&self, name: &str) -> bool {
         self.families.contains(name)
+    }
+
+    /// The names of its families.
+    pub(crate) fn families(&self) -> impl Iterator<Item = &str> {
+        self.families.iter().map(String::as_str)
+    }
+
+    /// Whether CURRENT names the MANIFEST, and the MANIFEST has no other state.
+    pub(crate) fn is_in_force(&self, options: &VersionSetOptions) -> bool {
+        let current = read_current(options.fs.as_ref(), &options.dir);
+        self.losses.is_empty() && current.is_ok_and(|number| number == self.manifest)
+    }
+
+    /// A read-only set with this state. Writes nothing.
+    /// # Errors
+    /// `InvalidArgument` if `families` do not fit the state.
+    pub(crate) fn version_set(
+        &self,
+        options: VersionSetOptions,
+        families: &[FamilyDescriptor],
+    ) -> Result<VersionSet> {
+        let obsolete = Arc::new(ObsoleteFiles::default());
+        let recovered = recover_edits(&options, families, &self.edits, &obsolete)?;
+        let read_at = OwnersProgress::of_reader(&options);
+        Ok(VersionSet::of_recovered(options, recovered, (self.manifest, read_at, None), obsolete))
     }
 
     /// Makes CURRENT name a MANIFEST with this state: the one that has it, or, if files are left

@@ -9,13 +9,15 @@
 //!  2. Edits of a dropped family have no effect; edits of a family that never existed are
 //!     `Corruption`.
 
+use super::beside_owner::open_current_manifest;
 use super::builder::{Built, VersionBuilder};
 use super::config::DEFAULT_COLUMN_FAMILY_NAME;
 use super::file_meta::ObsoleteFiles;
 use super::manifest::ManifestReader;
-use super::{FamilyDescriptor, FileMeta, Version, VersionSetOptions, timestamps};
+use super::{FamilyDescriptor, FileMeta, Version, VersionSet, VersionSetOptions, timestamps};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
+use esker_env::FileSystem;
 use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -67,17 +69,19 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Checks that `edits` are complete, and that `families` fit them.
+/// The content of a MANIFEST with these edits. Fails if they are incomplete, or do not fit
+/// `families`. Looks at no file.
 /// # Errors
 /// As [`recover`].
-pub(super) fn check_edits(
+pub(super) fn recover_edits(
     options: &VersionSetOptions,
     families: &[FamilyDescriptor],
     edits: &[VersionEdit],
-) -> Result<()> {
+    obsolete: &Arc<ObsoleteFiles>,
+) -> Result<Recovered> {
     let mut replay = Replay::new(options, families)?;
     edits.iter().try_for_each(|edit| replay.apply(edit))?;
-    replay.finish(&Arc::new(ObsoleteFiles::default())).map(drop)
+    replay.finish(obsolete)
 }
 
 /// An error of the MANIFEST at `path`. The path precedes the message, unless the caller's options
@@ -451,8 +455,24 @@ pub struct ListedFamily {
     pub comparator: Option<String>,
 }
 
+impl VersionSet {
+    /// The families of a database by id, without opening it.
+    /// # Errors
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
+    pub fn list_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<ListedFamily>> {
+        list_families(open_current_manifest(fs, dir, false)?.1)
+    }
+
+    /// Names of the families of a database, in the order of their ids, without opening it.
+    /// # Errors
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
+    pub fn list_column_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
+        Ok(VersionSet::list_families(fs, dir)?.into_iter().map(|f| f.name).collect())
+    }
+}
+
 /// The families of a MANIFEST by id.
-pub(super) fn list_families(mut reader: ManifestReader) -> Result<Vec<ListedFamily>> {
+fn list_families(mut reader: ManifestReader) -> Result<Vec<ListedFamily>> {
     let mut families: BTreeMap<ColumnFamilyId, ListedFamily> = BTreeMap::new();
     let mut dropped = BTreeSet::new();
     let named = |id, name: &str| ListedFamily { id, name: name.to_owned(), comparator: None };

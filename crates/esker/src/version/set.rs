@@ -21,7 +21,7 @@ use super::builder::{Built, Locations, VersionBuilder};
 use super::file_meta::{ObsoleteBlob, ObsoleteFiles, ObsoleteTable, files_of_edit};
 use super::follow::ManifestTail;
 use super::manifest::{ManifestWriter, read_current, set_current};
-use super::recover::{self, ListedFamily, RecoveredFamily};
+use super::recover::{self, RecoveredFamily};
 use super::{
     FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, check_family_name, snapshot,
     timestamps,
@@ -30,7 +30,6 @@ use esker_base::comparator::ComparatorRef;
 use esker_base::sync::atomic::AtomicU64;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
-use esker_env::FileSystem;
 use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -184,6 +183,17 @@ impl VersionSet {
         let obsolete = Arc::new(ObsoleteFiles::default());
         let mut group = recover::AtomicGroup::default();
         let r = recover::recover(&options, families, &mut reader, &mut group, &obsolete)?;
+        let tail = follows.then_some(ManifestTail { reader, group });
+        Ok(VersionSet::of_recovered(options, r, (manifest_number, read_at, tail), obsolete))
+    }
+
+    /// The set with the recovered content of MANIFEST `manifest_number`.
+    pub(super) fn of_recovered(
+        options: VersionSetOptions,
+        r: recover::Recovered,
+        (manifest_number, read_at, tail): (FileNumber, Option<OwnersProgress>, Option<ManifestTail>),
+        obsolete: Arc<ObsoleteFiles>,
+    ) -> VersionSet {
         let next_file = FileNumber(r.next_file.0.max(manifest_number.0.saturating_add(1)));
         let names = r.families.iter().map(|f| (f.descriptor.name.clone(), f.id)).collect();
         let mut set = VersionSet {
@@ -201,7 +211,7 @@ impl VersionSet {
             manifest_number,
             manifest: None,
             read_at,
-            tail: follows.then_some(ManifestTail { reader, group }),
+            tail,
             obsolete_manifests: Vec::new(),
             unsure_manifests: Vec::new(),
             obsolete,
@@ -214,21 +224,7 @@ impl VersionSet {
         };
         set.versions = set.families.values().map(|f| Arc::downgrade(&f.current)).collect();
         set.has_several_paths = set.families.values().any(VersionSetFamily::has_several_paths);
-        Ok(set)
-    }
-
-    /// The families of a database by id, without opening it.
-    /// # Errors
-    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
-    pub fn list_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<ListedFamily>> {
-        recover::list_families(open_current_manifest(fs, dir, false)?.1)
-    }
-
-    /// Names of the families of a database, in the order of their ids, without opening it.
-    /// # Errors
-    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
-    pub fn list_column_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
-        Ok(VersionSet::list_families(fs, dir)?.into_iter().map(|f| f.name).collect())
+        set
     }
 
     /// Logs `edits` (of one or several families, in this order), syncs, and makes them current.

@@ -269,18 +269,80 @@ fn options_that_do_not_fit_change_nothing() {
     assert_eq!(rounds(&open(&best(&fs)).unwrap(), "default"), 1);
 }
 
+fn open_for_reading(options: &Options) -> Result<Db, Error> {
+    let families = FAMILIES.map(|name| (name, options.cf.clone()));
+    Db::open_with(&options.db, "/db", families, esker::OpenMode::ReadOnly)
+}
+
 #[test]
-fn an_open_for_reading_recovers_nothing() {
+fn an_open_for_reading_shows_the_newest_whole_state_and_changes_nothing() {
     let fs = Arc::new(MemFs::new());
     let db = open(&options(&fs)).unwrap();
     write(&db, 0..3);
+    db.put("only in the WAL", "").unwrap();
     drop(db);
-    fs.delete_file(&table_of(&fs, 1)).unwrap();
+    // Without CURRENT: everything is there, the WAL included.
+    fs.delete_file(Path::new("/db/CURRENT")).unwrap();
     let before = fs.children(Path::new("/db")).unwrap();
-    let options = best(&fs);
-    let families = FAMILIES.map(|name| (name, options.cf.clone()));
-    Db::open_with(&options.db, "/db", families, esker::OpenMode::ReadOnly).unwrap_err();
-    assert_eq!(fs.children(Path::new("/db")).unwrap(), before);
+    let reader = open_for_reading(&best(&fs)).unwrap();
+    assert_eq!((rounds(&reader, "default"), rounds(&reader, "other")), (3, 3));
+    assert_eq!(reader.get("only in the WAL").unwrap().as_deref(), Some(&b""[..]));
+    drop(reader);
+    open_for_reading(&options(&fs)).unwrap_err();
+    // Without a table, too: the state before it, and no WAL.
+    fs.delete_file(&table_of(&fs, 1)).unwrap();
+    let without_table = fs.children(Path::new("/db")).unwrap();
+    assert_eq!(without_table.len() + 1, before.len());
+    let reader = open_for_reading(&best(&fs)).unwrap();
+    assert_eq!((rounds(&reader, "default"), rounds(&reader, "other")), (1, 3));
+    assert_eq!(reader.get("only in the WAL").unwrap(), None);
+    assert_eq!(reader.put("key", "").unwrap_err().kind(), ErrorKind::NotSupported);
+    drop(reader);
+    // One family alone, and one that the state does not have.
+    let mut one = best(&fs);
+    let alone = Db::open_for_read_only(&one, "/db").unwrap();
+    assert_eq!(rounds(&alone, "default"), 1);
+    drop(alone);
+    let missing = [("default", one.cf.clone()), ("missing", one.cf.clone())];
+    let error = Db::open_with(&one.db, "/db", missing, esker::OpenMode::ReadOnly).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    // Nothing there at all.
+    one.db.create_if_missing = true;
+    let error = Db::open_for_read_only(&one, "/elsewhere").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(fs.children(Path::new("/db")).unwrap(), without_table);
+    // An open that writes finds the same state.
+    assert_eq!(rounds(&open(&best(&fs)).unwrap(), "default"), 1);
+}
+
+#[test]
+fn an_open_for_reading_beside_the_owner_takes_no_deleted_table_for_a_loss() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&options(&fs)).unwrap();
+    write(&db, 0..2);
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 2..40 {
+                write(&db, round..round + 1);
+                db.compact_range(None, None).unwrap();
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let (mut least, mut opened) = (2, 0);
+        while !is_done.load(std::sync::atomic::Ordering::Acquire) {
+            match open_for_reading(&best(&fs)) {
+                Ok(reader) => {
+                    let family = reader.column_family("default").unwrap();
+                    let found = reader.range_cf(&family, "key".."kez").count();
+                    assert!(found >= least, "{found} rounds, after {least}");
+                    (least, opened) = (found, opened + 1);
+                }
+                Err(e) => assert_eq!(e.kind(), ErrorKind::TryAgain, "{e}"),
+            }
+        }
+        assert!(opened > 0);
+    });
 }
 
 #[test]

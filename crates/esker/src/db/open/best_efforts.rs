@@ -6,11 +6,13 @@
 //!  2. If files are missing, no WAL is replayed, now or later: its writes may be newer than lost
 //!     ones. WALs, tables and blob files that the state does not have go to `lost` before CURRENT
 //!     changes. After a crash in between, the next recovery finds the same state.
+//!  3. An open for reading only shows the same state, and writes nothing.
 
 use super::{Opening, family_not_found};
 use crate::files::{is_data_file, move_to_lost, names_if_there};
 use crate::options::DbOptions;
 use crate::version::DEFAULT_COLUMN_FAMILY_NAME;
+use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::best_efforts::{NewestState, newest_state};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name::{FileType, parse_file_name};
@@ -48,6 +50,33 @@ impl Opening {
         let unused = self.unused_number()?;
         self.lose_others(&state)?;
         state.put_in_force(&options, unused)
+    }
+
+    /// The newest state that has all its files, for an open that writes nothing: `None` without the
+    /// option, for a secondary, if CURRENT names a MANIFEST with that state, or if there is no
+    /// MANIFEST.
+    /// # Errors
+    /// `InvalidArgument`: the families do not fit the database · `Corruption`: no MANIFEST can be
+    /// read · `TryAgain`: the owner has changed files meanwhile · `IoError`.
+    pub(super) fn best_state_for_reading(&self) -> Result<Option<NewestState>> {
+        let fs = &self.options.env.fs;
+        let is_wanted = self.options.best_efforts_recovery && self.secondary.is_none();
+        if !is_wanted || !fs.file_exists(&self.path)? {
+            return Ok(None);
+        }
+        let before = OwnersProgress::now(fs.as_ref(), &self.path);
+        let options = self.version_set_options(fs);
+        let families: Vec<_> = self.families.iter().map(|family| family.for_manifest(&self.path)).collect();
+        let checks_ids = self.options.verify_sst_unique_id_in_manifest;
+        let state = newest_state(&options, &families, checks_ids)?;
+        let Some(state) = state.filter(|state| !state.is_in_force(&options)) else { return Ok(None) };
+        if OwnersProgress::now(fs.as_ref(), &self.path) != before {
+            return Err(owner_has_changed("the owner has logged an edit"));
+        }
+        for loss in &state.losses {
+            esker_base::info_log!(self.info_log, Warn, "best_efforts_recovery: {loss}");
+        }
+        Ok(Some(state))
     }
 
     /// Checks that the state has each family to open.

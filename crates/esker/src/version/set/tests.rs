@@ -1,6 +1,6 @@
 use super::super::manifest::{ManifestReader, read_current};
 use super::*;
-use crate::version::{DEFAULT_COLUMN_FAMILY_NAME, FileMeta};
+use crate::version::{DEFAULT_COLUMN_FAMILY_NAME, FileMeta, ListedFamily};
 use esker_base::ValueType;
 use esker_base::comparator::{self, BytewiseComparator};
 use esker_base::rng::Rng;
