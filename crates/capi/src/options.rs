@@ -763,11 +763,13 @@ pub unsafe extern "C" fn rocksdb_options_set_cf_paths(
     });
 }
 
-/// Ignores the cache: Esker caches rows as parts of their blocks. A row cache never changes an
-/// answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_row_cache(
-    _options: *mut rocksdb_options_t,
-    _cache: *mut rocksdb_cache_t,
+    options: *mut rocksdb_options_t,
+    cache: *mut rocksdb_cache_t,
 ) {
+    change(options, |options| {
+        options.db.row_cache = cache.as_ref().map(|cache| cache.cache.clone());
+        Ok(())
+    });
 }

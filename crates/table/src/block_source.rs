@@ -62,7 +62,7 @@ pub enum CachedBlock {
     KeyValue(Block),
     /// A filter, or a partition of one.
     Filter(FilterReader<Buffer>),
-    /// A value from a blob file.
+    /// A value from a blob file, or a row of a row cache.
     Blob(Vec<u8>),
 }
 
@@ -91,7 +91,7 @@ impl CachedBlock {
 
     /// The bytes of the block.
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         match self {
             CachedBlock::KeyValue(block) => block.bytes(),
             CachedBlock::Filter(filter) => filter.contents(),

@@ -63,7 +63,7 @@ pub(crate) use state::{AutomaticCompaction, DbState, FlushRequest, QueuedManualC
 pub(crate) use under_way::UnderWay;
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
-use crate::files::OutputContext;
+use crate::files::{OutputContext, RowCache};
 use crate::observe::StatsHistory;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::schedule::Scheduler;
@@ -137,6 +137,8 @@ pub(crate) struct UnwrittenOptions {
 
 /// The bit of [`Engine::open_tag`] that sends reads to the commit table.
 pub(crate) const PREPARED: u64 = 1 << 62;
+/// The bit of [`Engine::open_tag`] that sends gets to the row cache.
+pub(crate) const ROWS: u64 = 1 << 61;
 
 /// The shared state of one open database.
 pub(crate) struct Engine {
@@ -167,8 +169,10 @@ pub(crate) struct Engine {
     pub(crate) tag: u64,
     /// `tag` while the database is open, then 0. Reads compare it with their family's tag. While
     /// reads and writes are traced, the bit `trace::TRACED` is added; with a commit table always
-    /// the bit [`PREPARED`].
+    /// the bit [`PREPARED`], with a row cache [`ROWS`].
     pub(crate) open_tag: AtomicU64,
+    /// Rows of tables, if the options have a row cache. Gets under a commit table pass it by.
+    pub(crate) row_cache: Option<RowCache>,
     /// The traces under way.
     pub(crate) traces: Traces,
     pub(crate) scheduler: Scheduler,

@@ -1,6 +1,7 @@
 //! Updates the bit of `open_tag` that makes reads and writes look for traces.
 
-use super::{Engine, PREPARED};
+use super::Engine;
+use super::parts::plain_tag;
 use crate::trace::TRACED;
 use esker_base::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +12,7 @@ impl Engine {
         // If two threads call at once, the later call sees both changes.
         let _marking = self.traces.marking.lock();
         let is_traced = self.traces.want_gets();
-        let plain = self.tag | if self.commits.is_some() { PREPARED } else { 0 };
+        let plain = plain_tag(self.tag, self.commits.is_some(), self.row_cache.is_some());
         let traced = plain | TRACED;
         let (from, to) = if is_traced { (plain, traced) } else { (traced, plain) };
         // The exchange fails if the bit is right already, or if the database was closed.

@@ -1,8 +1,9 @@
 //! Files: their writing, their ingestion, and their deletion.
 //!
 //! Reading order: `table_output` and `blob_output` (the files of a job), `written` (their checks),
-//! `file_checksum`, [`open_table`] (a file's open table), `copy` (links and copies), `directories`
-//! (`db_paths` and `cf_paths`), `obsolete` (the files that may be deleted).
+//! `file_checksum`, [`open_table`] (a file's open table), `row_cache` (entries of tables in memory),
+//! `copy` (links and copies), `directories` (`db_paths` and `cf_paths`),
+//! `obsolete` (the files that may be deleted).
 
 mod blob_output;
 mod copy;
@@ -10,6 +11,7 @@ mod directories;
 mod file_checksum;
 mod obsolete;
 pub(crate) mod open_table;
+mod row_cache;
 mod table_output;
 mod written;
 
@@ -22,6 +24,7 @@ pub(crate) use directories::{
 };
 pub(crate) use file_checksum::{ChecksumReads, FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
+pub(crate) use row_cache::{NewRow, RowCache};
 pub(crate) use table_output::{
     FinishedTable, NewTable, OutputContext, TableOutput, check_space_limit, type_of,
 };

@@ -10,8 +10,9 @@
 //!     its super version and drops the guard.
 
 use super::answer::Answer;
-use super::search::{OwnReader, PointSearch, ReadContext};
+use super::search::{OwnReader, PointSearch, ReadContext, ThroughRows};
 use crate::cf::{ColumnFamily, OwnWrites, SuperVersion};
+use crate::files::RowCache;
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::scan::iterator::new_timestamped_iter;
@@ -94,6 +95,9 @@ impl DbInner {
             if let Some(commits) = &self.engine.commits {
                 return self.find_committed(read, key, commits, settle);
             }
+            if let Some(rows) = &self.engine.row_cache {
+                return self.find_through_rows(read, key, rows, settle);
+            }
             traced
         } else {
             self.engine.check_process()?;
@@ -157,6 +161,34 @@ impl DbInner {
             (None, Some(unseen)) => search.seeing(unseen).find(settle),
             (None, None) => search.find(settle),
         };
+        debug_assert!(suspended.is_none(), "a search without a guard never waits");
+        Ok(())
+    }
+
+    /// [`DbInner::find`] in a database with a row cache. It holds the super version, and may wait
+    /// for files at once: so each table is searched in one piece, and its row is whole.
+    #[inline(never)]
+    fn find_through_rows(
+        &self,
+        read: &PointRead<'_>,
+        key: &[u8],
+        rows: &RowCache,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Result<()> {
+        let PointRead { options, cf, own, statistics, entities } = *read;
+        if let Some(snapshot) = &options.snapshot {
+            self.check_own(snapshot)?;
+        }
+        let (super_version, sequence) = self.pinned_read_point(cf, options, None);
+        let table_options = table_read_options(options);
+        let context = ReadContext::new(cf, options, &table_options, statistics);
+        let context = ReadContext { entities, files_only: self.reads_files_only(options), ..context };
+        let lookup = LookupKey::new(key, sequence);
+        let mut search = PointSearch::new(&super_version, &context, &lookup);
+        if let Some(own) = own {
+            search = search.over(&own.mem, &LookupKey::new(key, own.up_to));
+        }
+        let suspended = search.seeing(ThroughRows(rows)).find(settle);
         debug_assert!(suspended.is_none(), "a search without a guard never waits");
         Ok(())
     }

@@ -15,6 +15,7 @@ use super::answer::{Answer, LentValue};
 use super::saver::{AnswerFinish, Saver};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::{TableRef, open_for, opened_file};
+use crate::files::{NewRow, RowCache};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{OwnNumbers, UnseenSections};
 use crate::version::{Candidates, FileMeta};
@@ -124,6 +125,12 @@ pub(crate) trait Sees: Copy {
     fn tombstones_up_to(&self) -> Option<SequenceNumber> {
         None
     }
+
+    /// The rows in which tables are looked up first.
+    #[inline(always)]
+    fn rows(&self) -> Option<&RowCache> {
+        None
+    }
 }
 
 /// Every entry: the check compiles to nothing.
@@ -138,6 +145,23 @@ impl Sees for &UnseenSections {
     #[inline]
     fn sees(&self, sequence: SequenceNumber) -> bool {
         !self.hides(sequence)
+    }
+}
+
+/// Every entry. Tables are looked up in the row cache first. Reads without a row cache have another
+/// type, and no trace of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThroughRows<'a>(pub(crate) &'a RowCache);
+
+impl Sees for ThroughRows<'_> {
+    #[inline(always)]
+    fn sees(&self, _sequence: SequenceNumber) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn rows(&self) -> Option<&RowCache> {
+        Some(self.0)
     }
 }
 
@@ -354,6 +378,9 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         (level, file, missing): (usize, &FileMeta, Option<Missing>),
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Step {
+        if self.seen.rows().is_some() {
+            return self.search_row(level, file);
+        }
         let PointSearch { super_version, context, key, saver, seen } = self;
         let suspended_at = |missing| Step::Wait(SuspendedAt { level, file: file.number, missing });
         let reader = match context.table(file) {
@@ -397,6 +424,66 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         }
         Step::End
     }
+}
+
+impl<S: Sees> PointSearch<'_, S> {
+    /// Searches one file by its row in the row cache, or searches the file and keeps the row.
+    /// REQUIRES: a row cache; no guard.
+    #[inline(never)]
+    fn search_row(&mut self, level: usize, file: &FileMeta) -> Step {
+        let PointSearch { super_version, context, key, saver, seen } = self;
+        let rows = seen.rows().expect("the caller looked");
+        let row_key = rows.key(file, key);
+        if let Some(mut row) = rows.find(&row_key) {
+            count(context, Ticker::RowCacheHit);
+            if !context.ignore_range_deletions {
+                saver.cover(row.cover);
+            }
+            while !saver.is_done()
+                && let Some((value_type, sequence, value)) = row.next_entry()
+            {
+                saver.resolve_cover(sequence, super_version, key);
+                saver.save(value_type, sequence, || value);
+            }
+            return end_of_file(context, saver, level);
+        }
+        count(context, Ticker::RowCacheMiss);
+        let reader = match open_for(context.tables, file, context.options) {
+            Ok(reader) => reader,
+            Err(e) => {
+                saver.fail(e);
+                return Step::End;
+            }
+        };
+        let cover = reader.range_dels().map_or(SequenceNumber::ZERO, |tombstones| {
+            tombstones.max_covering_seq(key.user_key(), super_version.version.icmp(), key.sequence())
+        });
+        if !context.ignore_range_deletions {
+            saver.cover(cover);
+        }
+        let mut row = NewRow::new(&row_key, cover);
+        let searched = reader.get(context.options, key, &mut |entry, value| {
+            row.add(entry.value_type, entry.sequence, value.bytes());
+            saver.resolve_cover(entry.sequence, super_version, key);
+            saver.save(entry.value_type, entry.sequence, || value.pin())
+        });
+        if let Err(e) = searched {
+            saver.fail(e);
+            return Step::End;
+        }
+        if context.options.fill_cache && row.is_complete(!saver.is_done()) {
+            rows.insert(&row_key, row);
+        }
+        end_of_file(context, saver, level)
+    }
+}
+
+fn end_of_file(context: &ReadContext<'_>, saver: &Saver, level: usize) -> Step {
+    if !saver.is_done() {
+        return Step::GoOn;
+    }
+    count(context, hit_at(level));
+    Step::End
 }
 
 /// The next step after a file was searched.

@@ -308,6 +308,29 @@ option_struct! {
         /// Tracks table and blob files, limits their space and slows down their deletion; may serve
         /// several databases. Default `None`. Fixed.
         sst_file_manager: Option<Arc<SstFileManager>> = None, object;
+        /// Keeps rows of tables for gets: the entries that a table has of a key. A get that finds
+        /// the row looks at no block of the table. Iterators, `multi_get` of several keys, reads
+        /// with timestamps and databases under the write policies `WritePrepared` and
+        /// `WriteUnprepared` pass it by; gets with `fill_cache=false` insert nothing. May serve
+        /// several databases, and be a block cache, too. Costs a hash and a lookup for each table
+        /// that a get searches. Default `None`. Fixed.
+        ///
+        /// ```
+        /// # let dir = esker_testkit::TempDir::new("doc");
+        /// use esker::options::{BlockCache, CacheOptions};
+        /// use esker::{Db, Options};
+        /// use std::sync::Arc;
+        ///
+        /// let mut options = Options::new().create_if_missing(true);
+        /// options.db.row_cache = Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(8 << 20))?));
+        /// let db = Db::open(&options, dir.path())?;
+        /// db.put("esker", "gravel")?;
+        /// db.flush()?;
+        /// assert!(db.get("esker")?.is_some() && db.get("esker")?.is_some());
+        /// assert_eq!(options.db.row_cache.unwrap().occupancy_count(), 1);
+        /// # Ok::<_, esker::Error>(())
+        /// ```
+        row_cache: Option<Arc<esker_table::BlockCache>> = None, object;
         /// Counts the engine's work; may serve several databases. Default `None`: no counts. Fixed.
         statistics: Option<Arc<Statistics>> = None, read;
         /// Objects that are notified of flushes, compactions, files, errors and stalls. Default

@@ -84,6 +84,10 @@ impl ObjectLog for Vec<TablePropertiesCollectorFactoryRef> {
 
 impl ObjectLog for Option<Arc<BlockCache>> {
     fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        if name == "row_cache" {
+            let capacity = self.as_ref().map(|cache| cache.capacity().to_string());
+            return push(lines, name, capacity.unwrap_or_else(|| "None".to_owned()));
+        }
         push(lines, name, if self.is_some() { "(set)" } else { "(nil)" });
         if let Some(cache) = self {
             push(lines, format!("{name}_name"), cache.cache_type().name());

@@ -80,6 +80,7 @@ mod read_options;
 mod refused_writes;
 mod remote_compaction;
 mod repair;
+mod row_cache;
 mod salvage;
 mod scan_histories;
 mod scrub;

@@ -30,8 +30,8 @@ const OTHER_VALUES: [&str; 16] = [
     "max_bytes_for_level_multiplier_addtl",
 ];
 /// RocksDB's lines that Esker does not have.
-const NOT_THERE: [&str; 6] =
-    ["persistent_cache", "env", "fs", "block_cache_options", "flush_block_policy_factory", "row_cache"];
+const NOT_THERE: [&str; 5] =
+    ["persistent_cache", "env", "fs", "block_cache_options", "flush_block_policy_factory"];
 
 /// Options by name. Options of database and family follow `Options.`; options of tables follow two
 /// spaces.

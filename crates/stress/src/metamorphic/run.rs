@@ -186,7 +186,8 @@ impl Run<'_> {
     fn check_leftovers(&self) -> Result<(), String> {
         let Opening { db, families, .. } = &self.opening;
         let tables = families.iter().filter_map(|family| family.table.block_cache.as_ref());
-        let caches: Vec<_> = tables.chain(families.iter().filter_map(|f| f.blob_cache.as_ref())).collect();
+        let others = families.iter().filter_map(|f| f.blob_cache.as_ref()).chain(&db.row_cache);
+        let caches: Vec<_> = tables.chain(others).collect();
         audit::are_empty(&caches, db.write_buffer_manager.as_deref(), self.env.clock.as_ref())?;
         db.statistics.as_deref().map_or(Ok(()), audit::add_up)
     }

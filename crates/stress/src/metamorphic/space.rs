@@ -13,7 +13,8 @@ use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 use esker::internals::env::Env;
 use esker::internals::table::BlockBasedTableOptions;
 use esker::options::{
-    CompactionStyle, ConcurrentTaskLimiter, OptionStruct, Statistics, WalRecoveryMode, WriteBufferManager,
+    BlockCache, CacheOptions, CacheType, CompactionStyle, ConcurrentTaskLimiter, OptionStruct, Statistics,
+    WalRecoveryMode, WriteBufferManager,
 };
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
 use esker_testkit::timestamps::TimestampFormat;
@@ -486,6 +487,13 @@ impl Space {
         }
         db.compatible_with = esker::options::TargetVersion::V11_10;
         let (statistics, manager) = (rng.bool(), rng.u8(..4) == 0);
+        let rows = [0, 0, 4 << 10, 1 << 20][rng.usize(..4)];
+        if rows > 0 && !self.without.contains("row_cache") {
+            let cache_type = if rng.bool() { CacheType::Lru } else { CacheType::AutoHyperClock };
+            let options = CacheOptions { cache_type, ..CacheOptions::with_capacity(rows) };
+            db.row_cache = Some(Arc::new(BlockCache::new(&options).expect("the options are allowed")));
+            described.push(format!("row_cache={rows}"));
+        }
         if statistics && !self.without.contains("statistics") {
             db.statistics = Some(Arc::new(Statistics::default()));
         }
