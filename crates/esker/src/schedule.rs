@@ -17,6 +17,8 @@ pub(crate) enum Job {
     Purge,
     /// Deleted runs are found for later scans to remember.
     PreScan,
+    /// A follower catches up with its leader.
+    CatchUp,
 }
 
 /// One database's access to the environment's thread pools, which it may share with others.
@@ -42,7 +44,7 @@ impl Scheduler {
     /// Queues `work`.
     pub(crate) fn schedule(&self, job: Job, work: Box<dyn FnOnce() + Send>) {
         let priority = match job {
-            Job::Flush | Job::Purge => Priority::High,
+            Job::Flush | Job::Purge | Job::CatchUp => Priority::High,
             Job::Compaction | Job::PreScan => Priority::Low,
         };
         self.pool.schedule(priority, self.tag, work);

@@ -34,8 +34,8 @@ use crate::wal::FollowedWals;
 use crate::write::new_memtable;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
-use esker_format::file_name::{FileType, parse_file_name};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
+use esker_format::file_name::{FileType, blob_file_name, parse_file_name, table_file_name};
 use replay::Replay;
 use std::collections::{BTreeMap, HashSet};
 
@@ -65,31 +65,36 @@ impl Db {
     /// `InvalidArgument`: the directory holds another database now · `IoError` ·
     /// `ShutdownInProgress`. After an error reads see the former state, or a later one.
     pub fn try_catch_up_with_primary(&self) -> Result<()> {
-        let engine = self.engine();
-        let Some(secondary) = &engine.secondary else {
-            return Err(Error::not_supported("Supported only by secondary instance"));
-        };
-        let _under_way = UnderWay::begin(engine)?;
-        let mut follower = secondary.follower.lock();
-        let before = engine.visible_sequence();
-        let attempt = || CatchUp { engine, follower: &mut follower }.run();
-        let caught_up =
-            read_beside_owner(engine.fs().as_ref(), engine.env.clock.as_ref(), &engine.path, attempt)
-                .and_then(|()| check_whole(&follower));
-        drop(follower);
-        engine.report_stall_changes();
-        match &caught_up {
-            Ok(()) if engine.visible_sequence() == before => {}
-            Ok(()) => {
-                let sequence = engine.visible_sequence();
-                esker_base::info_log!(engine.info_log, Info, "Last sequence is {sequence}");
-            }
-            Err(e) => {
-                esker_base::info_log!(engine.info_log, Warn, "Could not catch up with the primary: {e}")
-            }
-        }
-        caught_up
+        catch_up(self.engine())
     }
+}
+
+/// The work of [`Db::try_catch_up_with_primary`].
+/// # Errors
+/// Those of [`Db::try_catch_up_with_primary`].
+pub(super) fn catch_up(engine: &Arc<Engine>) -> Result<()> {
+    let Some(secondary) = &engine.secondary else {
+        return Err(Error::not_supported("Supported only by secondary instance"));
+    };
+    let _under_way = UnderWay::begin(engine)?;
+    let mut follower = secondary.follower.lock();
+    let before = engine.visible_sequence();
+    let attempt = || CatchUp { engine, follower: &mut follower }.run();
+    let caught_up = read_beside_owner(engine.fs().as_ref(), engine.env.clock.as_ref(), &engine.path, attempt)
+        .and_then(|()| check_whole(&follower));
+    drop(follower);
+    engine.report_stall_changes();
+    match &caught_up {
+        Ok(()) if engine.visible_sequence() == before => {}
+        Ok(()) => {
+            let sequence = engine.visible_sequence();
+            esker_base::info_log!(engine.info_log, Info, "Last sequence is {sequence}");
+        }
+        Err(e) => {
+            esker_base::info_log!(engine.info_log, Warn, "Could not catch up with the primary: {e}")
+        }
+    }
+    caught_up
 }
 
 /// Starts to follow a database whose MANIFEST was read and whose WALs were not. `refused`: the
@@ -344,6 +349,23 @@ pub(super) fn close_obsolete_files(engine: &Engine) {
     if !tables.is_empty() || !blobs.is_empty() {
         let default = engine.families.default_family();
         default.tables.open_files().close_unnamed(&tables, &blobs);
+    }
+    if engine.secondary.as_ref().is_some_and(|secondary| secondary.has_links.load(Ordering::Relaxed)) {
+        delete_links(engine, &tables, &blobs);
+    }
+}
+
+/// Deletes a follower's links to files that no version names any more.
+fn delete_links(engine: &Engine, tables: &[FileNumber], blobs: &[FileNumber]) {
+    let tables = tables.iter().map(|number| table_file_name(&engine.path, *number));
+    let blobs = blobs.iter().map(|number| blob_file_name(&engine.path, *number));
+    for path in tables.chain(blobs) {
+        match engine.fs().delete_file(&path) {
+            Err(e) if e.subcode() != SubCode::PathNotFound => {
+                esker_base::info_log!(engine.info_log, Warn, "Cannot delete a link: {e}");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod descriptor;
 mod destroy;
 mod entities;
 mod explain;
+mod follower;
 mod history;
 mod holding;
 mod identity;

@@ -204,7 +204,7 @@ fn end(engine: &Arc<Engine>, kind: Job) {
         Job::Flush => state.flushes_scheduled -= 1,
         Job::Compaction => state.compactions_scheduled -= 1,
         Job::PreScan => state.pre_scans.pre_scan_scheduled = false,
-        Job::Purge => unreachable!("a purge counts itself"),
+        Job::Purge | Job::CatchUp => unreachable!("they count themselves"),
     }
     engine.purger.request();
     maybe_schedule(engine, &mut state);

@@ -56,7 +56,7 @@ pub(crate) use report::{CompactionReport, SubcompactionReport};
 pub use scrub::ScrubState;
 pub(crate) use scrub::{Scrubber, begin_scrubbing};
 pub(crate) use secondary::{
-    FollowedFamily, FollowedMemTable, PinnedSuperVersions, PrimaryFollower, Secondary,
+    FollowedFamily, FollowedMemTable, PinnedSuperVersions, PrimaryFollower, Refresh, Secondary,
 };
 pub(crate) use stall::StallState;
 pub(crate) use state::{AutomaticCompaction, DbState, FlushRequest, QueuedManualCompaction};

@@ -13,8 +13,10 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::options::ColumnFamilyOptions;
 use crate::version::{FamilyMap, FileMeta};
 use crate::wal::FollowedWals;
-use esker_base::sync::{Arc, RankedMutex};
+use esker_base::sync::atomic::AtomicBool;
+use esker_base::sync::{Arc, Mutex, RankedMutex};
 use esker_base::{ColumnFamilyId, Error, FileNumber};
+use esker_env::timer::Repeating;
 use esker_memtable::MemTable;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,12 +28,40 @@ pub(crate) type PinnedSuperVersions = BTreeMap<ColumnFamilyId, Arc<SuperVersion>
 pub(crate) struct Secondary {
     /// The progress; locked during a catch-up.
     pub(crate) follower: RankedMutex<PrimaryFollower>,
+    /// Whether `path` holds links to the primary's files (`files/on_demand.rs`): the database was
+    /// opened as a follower.
+    pub(crate) has_links: AtomicBool,
+    /// When a follower catches up next.
+    pub(crate) refresh: Mutex<Refresh>,
+}
+
+/// What a follower does between two attempts to catch up.
+#[derive(Default)]
+pub(crate) enum Refresh {
+    /// No attempt is planned, or one is queued or runs.
+    #[default]
+    Idle,
+    /// The timer will queue the next attempt.
+    Waits(#[expect(dead_code, reason = "its drop ends the wait")] Repeating),
+    /// The database closes: no attempt begins.
+    Ended,
 }
 
 impl Secondary {
     /// A secondary that has replayed nothing yet.
     pub(crate) fn new(follower: PrimaryFollower) -> Secondary {
-        Secondary { follower: RankedMutex::new(rank::CATCH_UP, follower) }
+        Secondary {
+            follower: RankedMutex::new(rank::CATCH_UP, follower),
+            has_links: AtomicBool::new(false),
+            refresh: Mutex::default(),
+        }
+    }
+
+    /// Ends the attempts of a follower, but for one that runs.
+    pub(crate) fn end_refresh(&self) {
+        let old = std::mem::replace(&mut *self.refresh.lock(), Refresh::Ended);
+        // The drop of a timer waits for its call, which may want the lock.
+        drop(old);
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! Reading order: `table_output` and `blob_output` (the files of a job), `written` (their checks),
 //! `file_checksum`, [`open_table`] (a file's open table), `row_cache` (entries of tables in memory),
-//! `copy` (links and copies), `directories` (`db_paths` and `cf_paths`),
-//! `obsolete` (the files that may be deleted).
+//! `copy` (links and copies), `directories` (`db_paths` and `cf_paths`), `on_demand` (a follower's
+//! links), `obsolete` (the files that may be deleted).
 
 mod blob_output;
 mod copy;
 mod directories;
 mod file_checksum;
 mod obsolete;
+mod on_demand;
 pub(crate) mod open_table;
 mod row_cache;
 mod table_output;
@@ -24,6 +25,7 @@ pub(crate) use directories::{
 };
 pub(crate) use file_checksum::{ChecksumReads, FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
+pub(crate) use on_demand::OnDemandFileSystem;
 pub(crate) use row_cache::{NewRow, RowCache};
 pub(crate) use table_output::{
     FinishedTable, NewTable, OutputContext, TableOutput, check_space_limit, type_of,

@@ -7,7 +7,7 @@
 use super::auto_resume::end_auto_resume;
 use super::options_file::end_options_files;
 use super::{DbInner, purge};
-use crate::engine::{DbState, Engine, contained};
+use crate::engine::{DbState, Engine, Secondary, contained};
 use crate::observe::FlushReason;
 use crate::options::{DbOptions, Feature};
 use esker_base::sync::atomic::Ordering;
@@ -92,6 +92,7 @@ impl DbInner {
                 esker_base::info_log!(engine.info_log, Warn, "Jobs may go on: {e}");
             }
         }
+        engine.secondary.iter().for_each(Secondary::end_refresh);
         engine.stats_dump.stop();
         engine.stats_persist.stop();
         engine.compaction_trigger.stop();

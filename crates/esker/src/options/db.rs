@@ -449,11 +449,14 @@ option_struct! {
         /// Accepted without effect: the caller names the output directory of a remote compaction.
         /// Default false. Fixed.
         use_session_tmp_dir_for_remote_compaction: bool = false, fixed;
-        /// Accepted without effect: there are no followers. Default 10000. Fixed.
+        /// Milliseconds from one catch-up of a follower ([`crate::Db::open_as_follower`]) to the
+        /// next; 0 counts as 1. Default 10000. Fixed.
         follower_refresh_catchup_period_ms: u64 = 10_000, fixed;
-        /// Accepted without effect: there are no followers. Default 10. Fixed.
+        /// Attempts of a follower to catch up before it waits for the next period. With 0 it never
+        /// catches up by itself. Default 10. Fixed.
         follower_catchup_retry_count: u64 = 10, fixed;
-        /// Accepted without effect: there are no followers. Default 100. Fixed.
+        /// Milliseconds from one attempt of a follower to catch up that failed to the next. Default
+        /// 100. Fixed.
         follower_catchup_retry_wait_ms: u64 = 100, fixed;
     }
 }

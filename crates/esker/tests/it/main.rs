@@ -39,6 +39,7 @@ mod failed_reads;
 mod family_names;
 mod filter_counts;
 mod filters;
+mod follower;
 mod foreign_families;
 mod forks;
 mod hour_long_scan;

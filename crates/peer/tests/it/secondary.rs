@@ -70,6 +70,53 @@ fn esker_follows_a_rocksdb() {
     });
 }
 
+fn follow_over_links(dir: &TempDir, model: &ModelOps) -> Db {
+    let options = DbOptions {
+        create_if_missing: true,
+        follower_refresh_catchup_period_ms: 1,
+        follower_catchup_retry_wait_ms: 1,
+        ..DbOptions::default()
+    };
+    let families = model.descriptors(&small_files(CompressionType::Lz4));
+    Db::open_cf_as_follower(&options, dir.join("links"), dir.join("db"), families)
+        .expect("opens as a follower")
+}
+
+/// The follower also catches up by itself all the time.
+#[test]
+fn esker_follows_a_rocksdb_over_links() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    seed::for_each_seed("esker_follows_a_rocksdb_over_links", 6, |seed, mut rng| {
+        let dir = TempDir::new("follower");
+        let mut model = ModelOps::varied();
+        let options =
+            format!("create_if_missing=true;create_missing_column_families=true;{}", varied_primary(seed));
+        let leader = RocksDb::open(&dir.join("db"), &options, &model.specs(SMALL)).expect("RocksDB opens");
+        let mut follower = follow_over_links(&dir, &model);
+        for round in 0..20 {
+            for _ in 0..rng.usize(..40) {
+                let count = rng.usize(1..12);
+                let ops = model.random_ops(&mut rng, count, Kinds::ALL);
+                leader.write(&ops, WriteFlags::default()).expect("written");
+            }
+            let family = rng.choice(&model.families).expect("some").name.clone();
+            match rng.u8(..6) {
+                0 | 1 => leader.flush(&family).expect("flushed"),
+                2 | 3 => leader.compact(&family),
+                4 => {
+                    drop(follower);
+                    follower = follow_over_links(&dir, &model);
+                }
+                _ => {}
+            }
+            follower.try_catch_up_with_primary().expect("caught up");
+            check_open_esker(&follower, &model, &format!("round {round}"));
+        }
+    });
+}
+
 /// Puts new keys in one family only. In other histories a secondary of 11.8.1 loses or doubles
 /// entries, even if RocksDB is the primary.
 #[test]

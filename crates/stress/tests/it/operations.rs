@@ -65,7 +65,7 @@ const CALLED: [(&str, &str, &str); 8] = [
 ];
 
 /// Calls that no campaign makes: the reason, the type, and the methods.
-const NOT_CALLED: [(&str, &str, &str); 29] = [
+const NOT_CALLED: [(&str, &str, &str); 30] = [
     (
         "reads, or tells something",
         "Db",
@@ -103,6 +103,11 @@ const NOT_CALLED: [(&str, &str, &str); 29] = [
         "a secondary writes nothing of the database: esker/tests/it/secondary.rs",
         "Db",
         "open_as_secondary open_cf_as_secondary try_catch_up_with_primary",
+    ),
+    (
+        "a follower writes links and its LOG only: esker/tests/it/follower.rs",
+        "Db",
+        "open_as_follower open_cf_as_follower",
     ),
     (
         "compactions, by another form: esker/tests/it/manual_work.rs, listeners.rs",
