@@ -349,7 +349,9 @@ option_struct! {
         /// Accepted without effect: writes stay ordered, so that snapshots stay unchanged. Default
         /// false. Fixed.
         unordered_write: bool = false, fixed;
-        /// Accepted without effect: all writes share one queue. Default false. Fixed.
+        /// Accepted without effect: all writes share one queue. So a write to the WAL only, as that of
+        /// a prepared section, has the order and the visibility that RocksDB's second queue gives.
+        /// Default false. Fixed.
         two_write_queues: bool = false, fixed;
         /// Accepted without effect: writers decide themselves how long they spin before they sleep.
         /// Default true. Fixed.

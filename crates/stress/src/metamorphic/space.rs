@@ -224,7 +224,6 @@ const LASTING_DB: &[Knob] = &[
 /// Options that keep their defaults, and the reasons.
 const LEFT_ALONE: &[(&str, &str)] = &[
     ("unordered_write", "without effect, and refused beside others"),
-    ("two_write_queues", "without effect, and refused beside others"),
     ("allow_mmap_reads", "without effect, and refused beside others"),
     ("allow_mmap_writes", "without effect, and refused beside others"),
     ("write_thread_max_yield_usec", "without effect: docs/compat/options.md"),

@@ -535,3 +535,53 @@ fn a_crash_before_the_commit_leaves_the_section_as_it_was_prepared() {
     let values = [b"a", b"b", b"c"].map(|key| db.get(key).unwrap().is_some());
     assert_eq!(values, [true, false, true]);
 }
+
+/// RocksDB's second queue is for WAL-only writes. What both queues promise together holds in one:
+/// what is committed is whole, and what was prepared before a synced commit is there after a crash.
+#[test]
+fn two_write_queues_keeps_prepared_and_committed_transactions_whole() {
+    let disk = CrashFs::new();
+    let mut options = on(Arc::new(disk.clone()));
+    options.db.two_write_queues = true;
+    options.db.manual_wal_flush = true;
+    let db = open(&options);
+    let synced = WriteOptions::new().sync(true);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (db, synced) = (&db, &synced);
+            scope.spawn(move || {
+                for round in 0..10 {
+                    let key = format!("{thread}-{round}");
+                    let txn = db.begin_transaction_opt(synced, &TransactionOptions::default());
+                    txn.set_name(key.as_bytes()).unwrap();
+                    txn.put(format!("a{key}"), &key).unwrap();
+                    txn.put(format!("b{key}"), &key).unwrap();
+                    txn.prepare().unwrap();
+                    db.put(format!("plain{key}"), &key).unwrap();
+                    if round % 3 < 2 {
+                        txn.commit().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let last = db.db().latest_sequence_number();
+    db.db().sync_wal().unwrap();
+    let after = disk.crash_clone(&CrashChoices::lose_unsynced());
+    drop(db);
+    let mut options = options.clone();
+    options.db.env = Env::with_fs(Arc::new(after));
+    let db = open(&options);
+    assert_eq!(db.db().latest_sequence_number(), last);
+    for thread in 0..4 {
+        for round in 0..10 {
+            let key = format!("{thread}-{round}");
+            let expected = (round % 3 < 2).then(|| key.clone().into_bytes());
+            for part in ["a", "b"] {
+                assert_eq!(db.db().get(format!("{part}{key}")).unwrap(), expected, "{part}{key}");
+            }
+            assert_eq!(db.db().get(format!("plain{key}")).unwrap(), Some(key.clone().into_bytes()));
+            assert_eq!(db.get_transaction_by_name(key.as_bytes()).is_some(), expected.is_none(), "{key}");
+        }
+    }
+}
