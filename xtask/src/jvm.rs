@@ -2,9 +2,10 @@
 //!
 //! In: the jars of RocksJava, which Maven fetches, and `librocksdbjni.so`, which is built here.
 //! Out: an error if `natives.txt` differs from the natives in the jars, or if the program
-//! `Differential.java` prints other lines on Esker than on RocksDB's own library. From release 8.10
-//! on the program is `Differential810.java`, which does more. Each library also reads the databases
-//! that the other one has written. Work files lie in `target/jvm`.
+//! `Differential.java` prints other lines on Esker than on RocksDB's own library. From releases 8.8
+//! and 8.10 on the programs are `Differential88.java` and `Differential810.java`, which do more.
+//! `SamzaStores.java` runs Samza's own stores. Each library also reads the databases that the other
+//! one has written. Work files lie in `target/jvm`.
 
 use crate::commands::{Outcome, target_dir};
 use std::collections::BTreeMap;
@@ -21,13 +22,19 @@ struct Jar {
     program: &'static str,
 }
 
-/// The releases: that of RheaKV, of Flink, of Kafka Streams, and the newest.
-const JARS: [Jar; 4] = [
+/// The releases: that of Samza, of RheaKV, of Flink, of Kafka Streams, and the newest.
+const JARS: [Jar; 5] = [
+    Jar {
+        version: "7.0.3",
+        artifact: "org.rocksdb:rocksdbjni:7.0.3",
+        file: "rocksdbjni-7.0.3.jar",
+        program: "Differential",
+    },
     Jar {
         version: "8.8.1",
         artifact: "org.rocksdb:rocksdbjni:8.8.1",
         file: "rocksdbjni-8.8.1.jar",
-        program: "Differential",
+        program: "Differential88",
     },
     Jar {
         version: "8.10.0",
@@ -49,10 +56,16 @@ const JARS: [Jar; 4] = [
     },
 ];
 
+/// An artifact in Maven's names: group, artifact, version.
+pub(crate) type Artifact = (&'static str, &'static str, &'static str);
+
+/// Samza's stores, which run on RocksJava 7.0.3.
+const SAMZA: Artifact = ("org.apache.samza", "samza-kv-rocksdb_2.12", "1.8.0");
+
 /// The head of `natives.txt`.
 const HEAD: &str = "\
 # The native methods of RocksJava, by class: name, descriptor, and the releases that have it.
-# Releases: 8.8.1, 10.1.3 and 11.8.1 of rocksdbjni, 8.10.0 of frocksdbjni; `all` means all four.
+# Releases: 7.0.3, 8.8.1, 10.1.3 and 11.8.1 of rocksdbjni, 8.10.0 of frocksdbjni; `all` means all.
 # `cargo xtask long jvm` reads them out of the jars and compares.
 ";
 
@@ -75,9 +88,17 @@ pub(crate) fn run(root: &Path, record: bool) -> Outcome {
     }
     let library = library(root, &dir, false)?;
     for jar in &JARS {
-        compare(root, &dir, &jars.join(jar.file), jar, &library)?;
+        let program = Program {
+            name: jar.version,
+            class: jar.program,
+            jars: jars.join(jar.file).display().to_string(),
+        };
+        compare(root, &dir, &program, &library)?;
     }
-    Ok(())
+    let samza = dir.join("samza");
+    fetch_with_needed(&dir, &samza, &[SAMZA])?;
+    let jars = format!("{}/*", samza.display());
+    compare(root, &dir, &Program { name: "Samza 1.8.0", class: "SamzaStores", jars }, &library)
 }
 
 /// Builds the library, and returns the directory for `java.library.path`, a new one below `dir`.
@@ -101,6 +122,31 @@ fn fetch(jars: &Path, jar: &Jar) -> Outcome {
     let (artifact, output) =
         (format!("-Dartifact={}", jar.artifact), format!("-DoutputDirectory={}", jars.display()));
     said(Command::new("mvn").args(["-q", goal, &artifact, &output])).map(drop)
+}
+
+/// Lets Maven copy the jars and those that they need, unless it has copied the same ones before.
+pub(crate) fn fetch_with_needed(dir: &Path, jar_dir: &Path, jars: &[Artifact]) -> Outcome {
+    let mut pom = String::from(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n<modelVersion>4.0.0</modelVersion>\n\
+         <groupId>esker</groupId><artifactId>jars</artifactId><version>1</version>\n<dependencies>\n",
+    );
+    for (group, artifact, version) in jars {
+        pom.push_str(&format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+             <version>{version}</version></dependency>\n"
+        ));
+    }
+    pom.push_str("</dependencies>\n</project>\n");
+    let (path, fetched) = (dir.join("pom.xml"), dir.join("fetched.xml"));
+    if fs::read_to_string(&fetched).is_ok_and(|text| text == pom) {
+        return Ok(());
+    }
+    fs::write(&path, pom).map_err(|e| format!("{}: {e}", path.display()))?;
+    fs::remove_dir_all(jar_dir).ok();
+    let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+    let output = format!("-DoutputDirectory={}", jar_dir.display());
+    said(Command::new("mvn").args(["-q", "-f"]).arg(&path).args([goal, &output]))?;
+    fs::rename(&path, &fetched).map_err(|e| format!("{}: {e}", fetched.display()))
 }
 
 /// The text that `natives.txt` must have.
@@ -170,9 +216,16 @@ fn natives_of(output: &str) -> Vec<(String, String, String)> {
     natives
 }
 
+/// A class of `crates/rocksdbjni/java`, and the class path of its jars.
+struct Program<'a> {
+    name: &'a str,
+    class: &'a str,
+    jars: String,
+}
+
 /// Runs the program on both libraries, and compares.
-fn compare(root: &Path, dir: &Path, jar: &Path, release: &Jar, library: &Path) -> Outcome {
-    let here = dir.join("runs").join(release.version);
+fn compare(root: &Path, dir: &Path, program: &Program<'_>, library: &Path) -> Outcome {
+    let here = dir.join("runs").join(program.name);
     fs::remove_dir_all(&here).ok();
     let (classes, real, esker) = (here.join("classes"), here.join("rocksdb"), here.join("esker"));
     for made in [&classes, &real, &esker] {
@@ -180,23 +233,23 @@ fn compare(root: &Path, dir: &Path, jar: &Path, release: &Jar, library: &Path) -
     }
     let sources = root.join("crates/rocksdbjni/java");
     let mut javac = Command::new("javac");
-    javac.arg("-nowarn").arg("-d").arg(&classes).arg("-cp").arg(jar).arg("-sourcepath").arg(&sources);
-    said(javac.arg(sources.join(format!("{}.java", release.program))))?;
-    let path = format!("{}:{}", jar.display(), classes.display());
+    javac.arg("-nowarn").arg("-d").arg(&classes).arg("-cp").arg(&program.jars);
+    said(javac.arg("-sourcepath").arg(&sources).arg(sources.join(format!("{}.java", program.class))))?;
+    let path = format!("{}:{}", program.jars, classes.display());
     let java = |on_esker: bool, command: &str, databases: &Path| {
         let mut java = Command::new("timeout");
         java.args(["600", "java"]);
         if on_esker {
             java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library.display()));
         }
-        said(java.args(["-cp", &path, release.program, command]).arg(databases)).and_then(|said| lines(&said))
+        said(java.args(["-cp", &path, program.class, command]).arg(databases)).and_then(|said| lines(&said))
     };
     let (wanted, found) = (java(false, "write", &real)?, java(true, "write", &esker)?);
-    same(release, "write", &wanted, &found)?;
+    same(program.name, "write", &wanted, &found)?;
     let wanted_read = java(false, "read", &real)?;
-    same(release, "read, on Esker, what RocksDB wrote", &wanted_read, &java(true, "read", &real)?)?;
-    same(release, "read, on RocksDB, what Esker wrote", &wanted_read, &java(false, "read", &esker)?)?;
-    println!("{}: {} lines are the same", release.version, wanted.len() + 2 * wanted_read.len());
+    same(program.name, "read, on Esker, what RocksDB wrote", &wanted_read, &java(true, "read", &real)?)?;
+    same(program.name, "read, on RocksDB, what Esker wrote", &wanted_read, &java(false, "read", &esker)?)?;
+    println!("{}: {} lines are the same", program.name, wanted.len() + 2 * wanted_read.len());
     Ok(())
 }
 
@@ -211,13 +264,12 @@ fn lines(output: &str) -> Result<Vec<String>, String> {
     Ok(output.lines().filter(own).map(str::to_owned).collect())
 }
 
-fn same(release: &Jar, what: &str, wanted: &[String], found: &[String]) -> Outcome {
+fn same(name: &str, what: &str, wanted: &[String], found: &[String]) -> Outcome {
     let differs = (0..wanted.len().max(found.len())).find(|at| wanted.get(*at) != found.get(*at));
     let Some(at) = differs else { return Ok(()) };
     let (before, missing) = (at.saturating_sub(3), "(no line)".to_owned());
     Err(format!(
-        "{}, {what}: line {} differs. RocksDB: {}; Esker: {}; before it:\n{}",
-        release.version,
+        "{name}, {what}: line {} differs. RocksDB: {}; Esker: {}; before it:\n{}",
         at + 1,
         wanted.get(at).unwrap_or(&missing),
         found.get(at).unwrap_or(&missing),

@@ -45,7 +45,7 @@ cargo xtask long growth        how work grows with what lies in a database, agai
 cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API ('all', or 'rocksdb' before names)
 cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, twenty-five minutes
 cargo xtask long python        the Python package with many examples of each property, and as a wheel
-cargo xtask long jvm           a Java program on Esker and on RocksDB's library, for four releases of RocksJava
+cargo xtask long jvm           a Java program on Esker and on RocksDB's library, for five releases of RocksJava, and Samza's stores
 cargo xtask long portability [TARGET]   aarch64, musl, macOS, 32 bits and WebAssembly, as far as each goes from here
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way

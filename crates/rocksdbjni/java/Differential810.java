@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.stream.Stream;
 import org.rocksdb.*;
 
-public final class Differential810 extends Differential {
+public final class Differential810 extends Differential88 {
     private Differential810(final Path directory) {
         super(directory);
     }

@@ -10,9 +10,11 @@ use crate::border::{NativeResult, StatusParts, new_status, status_texts};
 use crate::field::JavaField;
 use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaConstructor, JavaEnv, Method, Reference, boolean, byte, int, long, reference};
+use crate::release::JavaRelease;
 use esker::observe::{
     CompactionJobInfo, CompactionJobStats, CompactionReason, ExternalFileIngestionInfo, FlushJobInfo,
-    MemTableInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo, WriteStallInfo,
+    MemTableInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo,
+    WriteStallCondition, WriteStallInfo,
 };
 use esker::{Error, TableProperties};
 use jni_sys::jvalue;
@@ -140,6 +142,12 @@ fn new_path(env: &JavaEnv<'_>, path: &Path) -> NativeResult<Reference> {
 /// A job's number as Java counts.
 fn job(id: u64) -> jvalue {
     int(i32::try_from(id).unwrap_or(i32::MAX))
+}
+
+/// The number of a condition. In release 7.0 the normal one comes first, later it comes last.
+pub(crate) fn condition_number(release: JavaRelease, condition: WriteStallCondition) -> i8 {
+    let number = condition as i8;
+    if release == JavaRelease::V7_0 { (number + 1) % 3 } else { number }
 }
 
 /// Code, sub-code and state of a result.
@@ -277,7 +285,9 @@ impl EventClasses {
 
     pub(crate) fn stall(&self, env: &JavaEnv<'_>, info: &WriteStallInfo) -> NativeResult<Reference> {
         let name = reference(env.new_text(&info.cf_name)?);
-        self.stall.make(env, &[name, byte(info.cur as i8), byte(info.prev as i8)])
+        let release = JavaRelease::of_caller(env)?;
+        let [now, before] = [info.cur, info.prev].map(|condition| byte(condition_number(release, condition)));
+        self.stall.make(env, &[name, now, before])
     }
 
     /// A `ColumnFamilyHandle` that does not free its family.

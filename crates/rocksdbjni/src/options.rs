@@ -76,6 +76,7 @@ fn db_defaults(release: JavaRelease) -> DbOptions {
 fn cf_defaults(release: JavaRelease) -> ColumnFamilyOptions {
     let mut options = ColumnFamilyOptions::default();
     options.table.format_version = release.format_version();
+    options.level_compaction_dynamic_level_bytes &= release > JavaRelease::V7_0;
     options.compression =
         if release == JavaRelease::V11_8 { options.compression } else { CompressionType::Snappy };
     options

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 /// The releases whose natives this library has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum JavaRelease {
+    V7_0,
     V8_8,
     V8_10,
     V10_1,
@@ -36,8 +37,10 @@ impl JavaRelease {
             JavaRelease::V10_1
         } else if has("clipColumnFamily", "(JJ[BII[BII)V") {
             JavaRelease::V8_10
-        } else {
+        } else if has("keyExists", "(JJJ[BII)Z") {
             JavaRelease::V8_8
+        } else {
+            JavaRelease::V7_0
         };
         Ok(*RELEASE.get_or_init(|| release))
     }
@@ -45,6 +48,7 @@ impl JavaRelease {
     /// The version as `RocksDB.version` encodes it: major, minor and patch, 8 bits each.
     pub(crate) fn number(self) -> i32 {
         let (major, minor, patch) = match self {
+            JavaRelease::V7_0 => (7, 0, 3),
             JavaRelease::V8_8 => (8, 8, 1),
             JavaRelease::V8_10 => (8, 10, 0),
             JavaRelease::V10_1 => (10, 1, 3),
@@ -53,9 +57,11 @@ impl JavaRelease {
         major << 16 | minor << 8 | patch
     }
 
-    /// The oldest RocksDB that must be able to read this program's files.
+    /// The oldest RocksDB that must be able to read this program's files; for 7.0 the oldest that
+    /// there is.
     pub(crate) fn target(self) -> TargetVersion {
         match self {
+            JavaRelease::V7_0 => TargetVersion::V7_8,
             JavaRelease::V8_8 | JavaRelease::V8_10 => TargetVersion::V8,
             JavaRelease::V10_1 => TargetVersion::V10,
             JavaRelease::V11_8 => TargetVersion::V11,
@@ -65,7 +71,7 @@ impl JavaRelease {
     /// The release's default `format_version` of tables.
     pub(crate) fn format_version(self) -> u32 {
         match self {
-            JavaRelease::V8_8 | JavaRelease::V8_10 => 5,
+            JavaRelease::V7_0 | JavaRelease::V8_8 | JavaRelease::V8_10 => 5,
             JavaRelease::V10_1 => 6,
             JavaRelease::V11_8 => 7,
         }

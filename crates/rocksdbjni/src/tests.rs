@@ -5,7 +5,9 @@ use crate::field::JavaField;
 use crate::filters::{FlinkConfig, FlinkRules};
 use crate::handle::{NativeHandle, dispose, give, none};
 use crate::options::{Call, CfSettings};
+use crate::release::JavaRelease;
 use esker::compaction_filter::FilterDecision;
+use esker::observe::WriteStallCondition;
 use esker::options::{CompactionPri, CompressionType, InfoLogLevel};
 use esker::{Error, ErrorKind, SubCode};
 use std::collections::BTreeSet;
@@ -14,9 +16,9 @@ use std::collections::BTreeSet;
 const NATIVES: &[(&str, &str, bool)] = &include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
 /// Natives that Kafka Streams 4.3.1, Flink 2.0.0 and 2.3.0, and RheaKV 1.3.15 called in runs of
-/// jobs, without the suffix `Jni`; with the descriptor where other natives of the name are not
-/// built.
-const CALLED_BY_ENGINES: [&str; 136] = [
+/// jobs, and the stores of Samza 1.8.0, without the suffix `Jni`; with the descriptor where other
+/// natives of the name are not built.
+const CALLED_BY_ENGINES: [&str; 168] = [
     "AbstractCompactionFilterFactory.createNewCompactionFilterFactory0",
     "AbstractCompactionFilterFactory.disposeInternal",
     "BlockBasedTableConfig.newTableFactoryHandle",
@@ -54,6 +56,7 @@ const CALLED_BY_ENGINES: [&str; 136] = [
     "ColumnFamilyOptions.setWriteBufferSize",
     "ColumnFamilyOptions.useFixedLengthPrefixExtractor",
     "ColumnFamilyOptions.writeBufferSize",
+    "CompactionOptionsUniversal.newCompactionOptionsUniversal",
     "DBOptions.copyDBOptions",
     "DBOptions.disposeInternal",
     "DBOptions.newDBOptions",
@@ -90,14 +93,38 @@ const CALLED_BY_ENGINES: [&str; 136] = [
     "IngestExternalFileOptions.newIngestExternalFileOptions",
     "LRUCache.disposeInternal",
     "LRUCache.newLRUCache",
+    "Options.disableAutoCompactions",
     "Options.disposeInternal",
     "Options.newOptions",
+    "Options.prepareForBulkLoad",
+    "Options.setCompactionOptionsUniversal",
+    "Options.setCompactionStyle",
+    "Options.setCompressionType",
+    "Options.setCreateIfMissing",
+    "Options.setDeleteObsoleteFilesPeriodMicros",
+    "Options.setErrorIfExists",
+    "Options.setKeepLogFileNum",
+    "Options.setLevel0FileNumCompactionTrigger",
+    "Options.setManualWalFlush",
+    "Options.setMaxBackgroundCompactions",
+    "Options.setMaxFileOpeningThreads",
+    "Options.setMaxLogFileSize",
+    "Options.setMaxManifestFileSize",
+    "Options.setMaxOpenFiles",
+    "Options.setMaxWriteBufferNumber",
     "Options.setMergeOperator",
+    "Options.setNumLevels",
+    "Options.setTableFactory",
+    "Options.setTargetFileSizeBase",
+    "Options.setWalRecoveryMode",
+    "Options.setWriteBufferSize",
     "ReadOptions.disposeInternal",
     "ReadOptions.newReadOptions",
     "ReadOptions.setSnapshot",
     "ReadOptions.setTotalOrderSeek",
+    "ReadOptions.snapshot",
     "RocksDB.closeDatabase",
+    "RocksDB.compactRange",
     "RocksDB.createColumnFamilies",
     "RocksDB.createColumnFamily",
     "RocksDB.delete",
@@ -105,9 +132,12 @@ const CALLED_BY_ENGINES: [&str; 136] = [
     "RocksDB.deleteRange",
     "RocksDB.destroyDB",
     "RocksDB.disposeInternal",
+    "RocksDB.flush",
+    "RocksDB.flushWal",
     "RocksDB.get",
     "RocksDB.getDefaultColumnFamily",
     "RocksDB.getLongProperty",
+    "RocksDB.getProperty",
     "RocksDB.getSnapshot",
     "RocksDB.ingestExternalFile",
     "RocksDB.iterator",
@@ -116,6 +146,7 @@ const CALLED_BY_ENGINES: [&str; 136] = [
     "RocksDB.merge",
     "RocksDB.multiGet",
     "RocksDB.open",
+    "RocksDB.openROnly",
     "RocksDB.put",
     "RocksDB.releaseSnapshot",
     "RocksDB.version",
@@ -139,6 +170,9 @@ const CALLED_BY_ENGINES: [&str; 136] = [
     "Statistics.disposeInternal",
     "Statistics.newStatistics",
     "StringAppendOperator.newSharedStringAppendOperator",
+    "TtlDB.closeDatabase",
+    "TtlDB.disposeInternal",
+    "TtlDB.open",
     "WriteBatch.clear0",
     "WriteBatch.count0",
     "WriteBatch.delete",
@@ -240,6 +274,17 @@ fn errors_have_the_numbers_of_rocksjavas_status() {
     // RocksJava has no number for this kind.
     let parts = status_texts(&Error::new(ErrorKind::ColumnFamilyDropped, ""));
     assert_eq!((parts.code, parts.subcode), (0x7F, 0));
+}
+
+#[test]
+fn the_conditions_of_writers_have_the_numbers_of_the_release() {
+    let of = |release| {
+        let conditions =
+            [WriteStallCondition::Normal, WriteStallCondition::Delayed, WriteStallCondition::Stopped];
+        conditions.map(|condition| crate::events::condition_number(release, condition))
+    };
+    assert_eq!(of(JavaRelease::V7_0), [0, 1, 2]);
+    assert_eq!(of(JavaRelease::V8_8), [2, 0, 1]);
 }
 
 #[test]

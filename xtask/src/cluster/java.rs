@@ -7,15 +7,13 @@ use super::build_dir;
 use super::process::ClusterProcess;
 use crate::clients::Behind;
 use crate::commands::Outcome;
-use crate::jvm::{library, said};
+pub(super) use crate::jvm::Artifact as Jar;
+use crate::jvm::{fetch_with_needed, library, said};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
-
-/// A jar in Maven's names: group, artifact, version.
-pub(super) type Jar = (&'static str, &'static str, &'static str);
 
 /// A program of this tree with its class path, and the directory of the library.
 #[derive(Clone)]
@@ -48,7 +46,7 @@ impl JavaBuild {
         let dir = dir.join(engine);
         let (jar_dir, classes) = (dir.join("jars"), dir.join("classes"));
         fs::create_dir_all(&classes).map_err(|e| format!("{}: {e}", classes.display()))?;
-        fetch(&dir, &jar_dir, jars)?;
+        fetch_with_needed(&dir, &jar_dir, jars)?;
         let all_jars = format!("{}/*", jar_dir.display());
         let source = root.join(format!("crates/rocksdbjni/java/{class}.java"));
         said(Command::new("javac").arg("-d").arg(&classes).arg("-cp").arg(&all_jars).arg(&source))?;
@@ -116,31 +114,6 @@ impl JavaBuild {
 
 const USAGE: &str = "[--release | --rocksdb | --compare [PAIRS]]
 (a build with optimizations; RocksDB's own library; both in turn, without faults)";
-
-/// Lets Maven copy the jars and those that they need, unless it has copied the same ones before.
-fn fetch(dir: &Path, jar_dir: &Path, jars: &[Jar]) -> Outcome {
-    let mut pom = String::from(
-        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n<modelVersion>4.0.0</modelVersion>\n\
-         <groupId>esker</groupId><artifactId>cluster</artifactId><version>1</version>\n<dependencies>\n",
-    );
-    for (group, artifact, version) in jars {
-        pom.push_str(&format!(
-            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
-             <version>{version}</version></dependency>\n"
-        ));
-    }
-    pom.push_str("</dependencies>\n</project>\n");
-    let (path, fetched) = (dir.join("pom.xml"), dir.join("fetched.xml"));
-    if fs::read_to_string(&fetched).is_ok_and(|text| text == pom) {
-        return Ok(());
-    }
-    fs::write(&path, pom).map_err(|e| format!("{}: {e}", path.display()))?;
-    fs::remove_dir_all(jar_dir).ok();
-    let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
-    let output = format!("-DoutputDirectory={}", jar_dir.display());
-    said(Command::new("mvn").args(["-q", "-f"]).arg(&path).args([goal, &output]))?;
-    fs::rename(&path, &fetched).map_err(|e| format!("{}: {e}", fetched.display()))
-}
 
 /// A port of loopback that is free now.
 pub(super) fn free_port() -> Result<u16, String> {
