@@ -9,6 +9,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.rocksdb.*;
 
 final class ListenerSteps {
@@ -25,6 +26,7 @@ final class ListenerSteps {
         Differential.run("events of ingested files", this::ingestion);
         Differential.run("exceptions of listeners", this::exceptions);
         Differential.run("events of errors", this::errors);
+        Differential.run("operations on files", this::fileOperations);
         Differential.run("statistics of compactions", this::statistics);
     }
 
@@ -209,6 +211,80 @@ final class ListenerSteps {
         }
     }
 
+    /** Sums up operations on files, by their kind and the ending of the file's name. */
+    private static final class FileNotes extends AbstractEventListener {
+        private final boolean isWanted;
+        private final Map<String, Long> lengths = new TreeMap<>();
+        private final long begin = System.currentTimeMillis();
+        private boolean areRight = true;
+
+        FileNotes(final boolean isWanted, final EnabledEventCallback... enabled) {
+            super(enabled);
+            this.isWanted = isWanted;
+        }
+
+        FileNotes() {
+            isWanted = true;
+        }
+
+        private synchronized void note(final String kind, final FileOperationInfo info) {
+            final long began = info.getStartTimestamp() / 1_000_000;
+            // RocksDB sets neither offset nor length for other kinds.
+            final boolean hasPlace = kind.equals("written") || kind.equals("read");
+            areRight &= info.getStatus().getCode() == Status.Code.Ok && info.getDuration() >= 0 && (!hasPlace || info.getOffset() >= 0)
+                && began >= begin - 1000 && began <= System.currentTimeMillis() + 1000;
+            lengths.merge(kind + " " + info.getPath().replaceAll(".*[/.]", "").replaceAll("-[0-9]+", ""), hasPlace ? info.getLength() : 0, Long::sum);
+        }
+
+        final synchronized boolean has(final String kind) {
+            return lengths.containsKey(kind);
+        }
+
+        final synchronized long length(final String kind) {
+            return lengths.getOrDefault(kind, 0L);
+        }
+
+        @Override
+        public boolean shouldBeNotifiedOnFileIO() {
+            return isWanted;
+        }
+
+        @Override
+        public void onFileReadFinish(final FileOperationInfo info) {
+            note("read", info);
+        }
+
+        @Override
+        public void onFileWriteFinish(final FileOperationInfo info) {
+            note("written", info);
+        }
+
+        @Override
+        public void onFileFlushFinish(final FileOperationInfo info) {
+            note("flushed", info);
+        }
+
+        @Override
+        public void onFileSyncFinish(final FileOperationInfo info) {
+            note("synced", info);
+        }
+
+        @Override
+        public void onFileRangeSyncFinish(final FileOperationInfo info) {
+            note("range synced", info);
+        }
+
+        @Override
+        public void onFileTruncateFinish(final FileOperationInfo info) {
+            note("truncated", info);
+        }
+
+        @Override
+        public void onFileCloseFinish(final FileOperationInfo info) {
+            note("closed", info);
+        }
+    }
+
     private void options() throws Exception {
         try (final Notes one = new Notes(); final Notes two = new Notes(); final Options options = new Options(); final DBOptions db = new DBOptions()) {
             say("none " + options.listeners().size() + " " + db.listeners().size());
@@ -344,6 +420,47 @@ final class ListenerSteps {
         }
         notes.print();
         notes.close();
+    }
+
+    private long bytesOf(final String database, final String ending) throws Exception {
+        long bytes = 0;
+        try (final Stream<Path> files = Files.list(Paths.get(all.path(database)))) {
+            for (final Path file : (Iterable<Path>) files::iterator) {
+                bytes += file.toString().endsWith(ending) ? Files.size(file) : 0;
+            }
+        }
+        return bytes;
+    }
+
+    private void fileOperations() throws Exception {
+        final FileNotes notes = new FileNotes();
+        final FileNotes unwanted = new FileNotes(false);
+        final FileNotes unasked = new FileNotes(true, AbstractEventListener.EnabledEventCallback.ON_FILE_WRITE_FINISH);
+        final FileNotes writes = new FileNotes(true, AbstractEventListener.EnabledEventCallback.ON_FILE_WRITE_FINISH,
+            AbstractEventListener.EnabledEventCallback.SHOULD_BE_NOTIFIED_ON_FILE_IO);
+        try (final Options options = new Options().setCreateIfMissing(true).setCompressionType(CompressionType.NO_COMPRESSION).setBytesPerSync(1 << 20)
+                 .setListeners(Arrays.asList(notes, unwanted, unasked, writes));
+             final WriteOptions sync = new WriteOptions().setSync(true); final FlushOptions flush = new FlushOptions()) {
+            try (final RocksDB db = RocksDB.open(options, all.path("operations"))) {
+                db.put(bytes("a"), bytes("unsynced"));
+                say("log " + (notes.length("written log") > 0) + " " + notes.has("synced log") + " " + notes.has("synced sst"));
+                db.put(sync, bytes("b"), bytes("synced"));
+                say("log " + notes.has("synced log"));
+                final byte[] large = new byte[4_000_000];
+                db.put(bytes("large"), large);
+                db.flush(flush);
+                say("table " + (notes.length("written sst") == bytesOf("operations", ".sst")) + " " + notes.has("synced sst") + " " + notes.has("closed sst")
+                    + " " + notes.has("range synced sst"));
+                say("read " + db.get(bytes("large")).length + " " + (notes.length("read sst") >= large.length));
+                db.put(bytes("c"), bytes("unflushed"));
+            }
+            say("manifest " + notes.has("written MANIFEST") + " " + notes.has("synced MANIFEST") + " " + notes.has("closed MANIFEST") + " " + notes.has("closed log"));
+            say("right " + notes.areRight + ", unwanted " + unwanted.lengths + ", unasked " + unasked.lengths);
+            say("writes " + (writes.length("written sst") == notes.length("written sst")) + " " + writes.has("closed sst") + " " + writes.has("read sst"));
+        }
+        for (final FileNotes closed : Arrays.asList(notes, unwanted, unasked, writes)) {
+            closed.close();
+        }
     }
 
     /** Objects that a program makes itself are empty. */

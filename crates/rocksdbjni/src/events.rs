@@ -12,8 +12,8 @@ use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaConstructor, JavaEnv, Method, Reference, boolean, byte, int, long, reference};
 use crate::release::JavaRelease;
 use esker::observe::{
-    CompactionJobInfo, CompactionJobStats, CompactionReason, ExternalFileIngestionInfo, FlushJobInfo,
-    MemTableInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo,
+    CompactionJobInfo, CompactionJobStats, CompactionReason, ExternalFileIngestionInfo, FileOperationInfo,
+    FlushJobInfo, MemTableInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo,
     WriteStallCondition, WriteStallInfo,
 };
 use esker::{Error, TableProperties};
@@ -36,6 +36,7 @@ pub(crate) struct EventClasses {
     memtable: JavaConstructor,
     ingestion: JavaConstructor,
     stall: JavaConstructor,
+    file_operation: JavaConstructor,
     family: JavaConstructor,
     tables: TableClasses,
 }
@@ -171,6 +172,7 @@ impl EventClasses {
             memtable: find("MemTableInfo", &format!("({TEXT}JJJJ)V"))?,
             ingestion: find("ExternalFileIngestionInfo", &format!("({TEXT}{TEXT}{TEXT}J{table})V"))?,
             stall: find("WriteStallInfo", &format!("({TEXT}BB)V"))?,
+            file_operation: find("FileOperationInfo", &format!("({TEXT}JJJJ{status})V"))?,
             family: find("ColumnFamilyHandle", "(J)V")?,
             tables: TableClasses::find(env)?,
         })
@@ -288,6 +290,24 @@ impl EventClasses {
         let release = JavaRelease::of_caller(env)?;
         let [now, before] = [info.cur, info.prev].map(|condition| byte(condition_number(release, condition)));
         self.stall.make(env, &[name, now, before])
+    }
+
+    /// A `FileOperationInfo`. As in RocksJava, its times are in nanoseconds, the first since 1970.
+    pub(crate) fn file_operation(
+        &self,
+        env: &JavaEnv<'_>,
+        info: &FileOperationInfo,
+    ) -> NativeResult<Reference> {
+        let nanos = i64::try_from(info.duration.as_nanos()).unwrap_or(i64::MAX);
+        let arguments = [
+            reference(new_path(env, &info.path)?),
+            long(info.offset.cast_signed()),
+            long(info.length.cast_signed()),
+            long(info.start_micros.saturating_mul(1000).cast_signed()),
+            long(nanos),
+            reference(self.status(env, info.status.as_ref().err())?),
+        ];
+        self.file_operation.make(env, &arguments)
     }
 
     /// A `ColumnFamilyHandle` that does not free its family.

@@ -14,16 +14,15 @@ use crate::jni::{Global, JavaEnv, Method, Reference, byte, long, reference};
 use crate::options::HasDb;
 use esker::observe::{
     BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionJobInfo, EventListener,
-    ExternalFileIngestionInfo, FlushJobInfo, MemTableInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
-    TableFileDeletionInfo, WriteStallInfo,
+    ExternalFileIngestionInfo, FileOperationInfo, FlushJobInfo, MemTableInfo, TableFileCreationBriefInfo,
+    TableFileCreationInfo, TableFileDeletionInfo, WriteStallInfo,
 };
 use esker::{DbOptions, Error};
 use jni_sys::jvalue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Events, by RocksJava's numbers. Operations on files, which have the numbers 12 to 19, are not
-/// passed on.
+/// Events, by RocksJava's numbers, and the question whether operations on files are wanted.
 #[derive(Clone, Copy, Debug)]
 enum JavaEvent {
     FlushCompleted = 0,
@@ -38,12 +37,20 @@ enum JavaEvent {
     ExternalFileIngested = 9,
     BackgroundError = 10,
     StallConditionsChanged = 11,
+    FileReadFinish = 12,
+    FileWriteFinish = 13,
+    FileFlushFinish = 14,
+    FileSyncFinish = 15,
+    FileRangeSyncFinish = 16,
+    FileTruncateFinish = 17,
+    FileCloseFinish = 18,
+    ShouldBeNotifiedOnFileIo = 19,
     ErrorRecoveryBegin = 20,
     ErrorRecoveryCompleted = 21,
 }
 
 /// The names of methods and their arguments.
-const METHODS: [(JavaEvent, &str, &str); 14] = [
+const METHODS: [(JavaEvent, &str, &str); 22] = [
     (JavaEvent::FlushCompleted, "onFlushCompletedProxy", "(JLorg/rocksdb/FlushJobInfo;)V"),
     (JavaEvent::FlushBegin, "onFlushBeginProxy", "(JLorg/rocksdb/FlushJobInfo;)V"),
     (JavaEvent::TableFileDeleted, "onTableFileDeleted", "(Lorg/rocksdb/TableFileDeletionInfo;)V"),
@@ -68,9 +75,20 @@ const METHODS: [(JavaEvent, &str, &str); 14] = [
     ),
     (JavaEvent::BackgroundError, "onBackgroundErrorProxy", "(BLorg/rocksdb/Status;)V"),
     (JavaEvent::StallConditionsChanged, "onStallConditionsChanged", "(Lorg/rocksdb/WriteStallInfo;)V"),
+    (JavaEvent::FileReadFinish, "onFileReadFinish", FILE_OPERATION),
+    (JavaEvent::FileWriteFinish, "onFileWriteFinish", FILE_OPERATION),
+    (JavaEvent::FileFlushFinish, "onFileFlushFinish", FILE_OPERATION),
+    (JavaEvent::FileSyncFinish, "onFileSyncFinish", FILE_OPERATION),
+    (JavaEvent::FileRangeSyncFinish, "onFileRangeSyncFinish", FILE_OPERATION),
+    (JavaEvent::FileTruncateFinish, "onFileTruncateFinish", FILE_OPERATION),
+    (JavaEvent::FileCloseFinish, "onFileCloseFinish", FILE_OPERATION),
+    (JavaEvent::ShouldBeNotifiedOnFileIo, "shouldBeNotifiedOnFileIO", "()Z"),
     (JavaEvent::ErrorRecoveryBegin, "onErrorRecoveryBeginProxy", "(BLorg/rocksdb/Status;)Z"),
     (JavaEvent::ErrorRecoveryCompleted, "onErrorRecoveryCompleted", "(Lorg/rocksdb/Status;)V"),
 ];
+
+/// The descriptor of the methods for operations on files.
+const FILE_OPERATION: &str = "(Lorg/rocksdb/FileOperationInfo;)V";
 
 /// An `AbstractEventListener`.
 #[derive(Debug)]
@@ -157,6 +175,10 @@ impl OpenListener {
             .call(event, |env, classes| Ok(vec![self.db(), reference(classes.compaction(env, lent)?)]));
         dispose(lent).ok();
     }
+
+    fn file_operation(&self, event: JavaEvent, info: &FileOperationInfo) {
+        self.listener.call(event, |env, classes| Ok(vec![reference(classes.file_operation(env, info)?)]));
+    }
 }
 
 impl EventListener for OpenListener {
@@ -238,6 +260,40 @@ impl EventListener for OpenListener {
         self.listener.call(JavaEvent::ErrorRecoveryCompleted, |env, classes| {
             Ok(vec![reference(classes.status(env, Some(&info.old_bg_error))?)])
         });
+    }
+
+    fn should_be_notified_on_file_io(&self) -> bool {
+        let JavaListener { object, methods, .. } = &*self.listener;
+        let Some(method) = methods[JavaEvent::ShouldBeNotifiedOnFileIo as usize] else { return false };
+        ask_with(EVENT_REFERENCES, |env| env.call_bool(object.get(), method, &[])).unwrap_or(false)
+    }
+
+    fn on_file_read_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileReadFinish, info);
+    }
+
+    fn on_file_write_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileWriteFinish, info);
+    }
+
+    fn on_file_flush_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileFlushFinish, info);
+    }
+
+    fn on_file_sync_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileSyncFinish, info);
+    }
+
+    fn on_file_range_sync_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileRangeSyncFinish, info);
+    }
+
+    fn on_file_truncate_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileTruncateFinish, info);
+    }
+
+    fn on_file_close_finish(&self, info: &FileOperationInfo) {
+        self.file_operation(JavaEvent::FileCloseFinish, info);
     }
 }
 
