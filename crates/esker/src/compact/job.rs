@@ -212,6 +212,7 @@ fn take_automatic(
             options: &family.compaction_options,
             running: &family.running,
             now_seconds,
+            seconds_ahead: engine.db_options().offpeak_seconds_ahead(now_seconds),
             oldest_snapshot,
             oldest_live,
             suggested: &family.suggested,

@@ -11,9 +11,6 @@ use crate::options::{CHOOSE_AT_OPEN, ColumnFamilyOptions};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 
-/// The longest time between two checks, in seconds: RocksDB's default of
-/// `max_compaction_trigger_wakeup_seconds`.
-const LONGEST_PERIOD: u64 = 12 * 60 * 60;
 /// The fraction of the shortest time by which a compaction may be late.
 const DIVISOR: u64 = 5;
 
@@ -28,11 +25,13 @@ pub(super) fn family_is_there(engine: &Arc<Engine>, options: &ColumnFamilyOption
 
 /// Seconds between two checks.
 fn period_for(engine: &Engine, shortest: u64) -> u64 {
-    let dump = match u64::from(engine.db_options().stats_dump_period_sec) {
-        0 => LONGEST_PERIOD,
+    let options = engine.db_options();
+    let longest = options.max_compaction_trigger_wakeup_seconds;
+    let dump = match u64::from(options.stats_dump_period_sec) {
+        0 => longest,
         seconds => seconds,
     };
-    (shortest / DIVISOR).min(dump).clamp(1, LONGEST_PERIOD)
+    (shortest / DIVISOR).min(dump).min(longest).max(1)
 }
 
 /// Starts, changes or stops the periodic check, as the options in force say.

@@ -118,7 +118,7 @@ struct Opening {
     reads: SecondaryReads,
     /// Whether transactions are written under `WritePrepared`.
     write_prepared: bool,
-    /// What an open for reading shows in place of the state of CURRENT's MANIFEST.
+    /// The state that an open for reading shows instead of that of CURRENT's MANIFEST.
     best_state: Option<NewestState>,
     /// Whether the caller has not named the family of the statistics' history.
     hides_stats_history: bool,

@@ -107,6 +107,9 @@ impl Db {
         }
         if changes.iter().any(|(name, _)| *name == "stats_dump_period_sec") {
             schedule_stats_dump(engine);
+        }
+        let wakes = ["stats_dump_period_sec", "max_compaction_trigger_wakeup_seconds"];
+        if changes.iter().any(|(name, _)| wakes.contains(name)) {
             schedule_compaction_trigger(engine);
         }
         if changes.iter().any(|(name, _)| *name == "stats_persist_period_sec") {

@@ -101,10 +101,12 @@ pub(crate) fn queue_if_due(
     oldest_snapshot: SequenceNumber,
 ) {
     let Some(family_state) = state.families.get_mut(&family) else { return };
+    let now_seconds = engine.env.clock.now_seconds();
     let context = PickContext {
         options: &family_state.compaction_options,
         running: &family_state.running,
-        now_seconds: engine.env.clock.now_seconds(),
+        now_seconds,
+        seconds_ahead: engine.db_options().offpeak_seconds_ahead(now_seconds),
         oldest_snapshot,
         // `oldest_reader` would be too old: an ingestion's files become visible right afterwards,
         // under the same hold of the db mutex.

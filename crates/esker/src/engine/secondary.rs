@@ -35,7 +35,7 @@ pub(crate) struct Secondary {
     pub(crate) refresh: Mutex<Refresh>,
 }
 
-/// What a follower does between two attempts to catch up.
+/// The state of a follower between two attempts to catch up.
 #[derive(Default)]
 pub(crate) enum Refresh {
     /// No attempt is planned, or one is queued or runs.

@@ -1,9 +1,9 @@
 //! Files: their writing, their ingestion, and their deletion.
 //!
 //! Reading order: `table_output` and `blob_output` (the files of a job), `written` (their checks),
-//! `file_checksum`, [`open_table`] (a file's open table), `row_cache` (entries of tables in memory),
-//! `copy` (links and copies), `directories` (`db_paths` and `cf_paths`), `on_demand` (a follower's
-//! links), `obsolete` (the files that may be deleted).
+//! `file_checksum`, [`open_table`] (a file's open table), `row_cache` (entries of tables in
+//! memory), `copy` (links and copies), `directories` (`db_paths` and `cf_paths`), `on_demand` (a
+//! follower's links), `obsolete` (the files that may be deleted).
 
 mod blob_output;
 mod copy;

@@ -117,6 +117,7 @@ impl OnDemandFileSystem {
         Ok(path.to_owned())
     }
 
+    /// Checks that the follower may change a file.
     /// # Errors
     /// `NotSupported` unless the path is one of the follower's own.
     fn writable(&self, path: &Path) -> Result<()> {

@@ -98,8 +98,8 @@ option_struct! {
         /// the state does not have, are moved into `lost`. The LOG names all of them. Needs a
         /// MANIFEST; without one, [`repair_db`](crate::repair_db) makes a database of the tables. A
         /// database from which nothing is missing opens as without this option. An open checks each
-        /// file that the MANIFEST has ever named. An open for reading only shows the same state, and
-        /// moves nothing; secondaries ignore the option. Default false. Fixed.
+        /// file that the MANIFEST has ever named. An open for reading only shows the same state,
+        /// and moves nothing; secondaries ignore the option. Default false. Fixed.
         ///
         /// ```
         /// # let dir = esker_testkit::TempDir::new("doc");
@@ -349,9 +349,9 @@ option_struct! {
         /// Accepted without effect: writes stay ordered, so that snapshots stay unchanged. Default
         /// false. Fixed.
         unordered_write: bool = false, fixed;
-        /// Accepted without effect: all writes share one queue. So a write to the WAL only, as that of
-        /// a prepared section, has the order and the visibility that RocksDB's second queue gives.
-        /// Default false. Fixed.
+        /// Accepted without effect: all writes share one queue. So a write to the WAL only, as that
+        /// of a prepared section, has the order and the visibility that RocksDB's second queue
+        /// gives. Default false. Fixed.
         two_write_queues: bool = false, fixed;
         /// Accepted without effect: writers decide themselves how long they spin before they sleep.
         /// Default true. Fixed.
@@ -429,10 +429,13 @@ option_struct! {
         verify_manifest_content_on_close: bool = false, mutable;
         /// Accepted without effect: recovery reads a MANIFEST once. Default false. Mutable.
         optimize_manifest_for_recovery: bool = false, mutable;
-        /// Accepted without effect: periodic compactions run when they are due. Default empty.
-        /// Mutable.
+        /// A part of the day in UTC, `HH:mm-HH:mm`, both ends included, in which reads and writes
+        /// are few. Periodic compactions then take the files that will be due before it begins
+        /// again. They look ahead at most half of `periodic_compaction_seconds`. Default empty: no
+        /// part. Mutable.
         daily_offpeak_time_utc: String = String::new(), mutable;
-        /// Accepted without effect: the next due time decides when to wake. Default 43200. Mutable.
+        /// The longest time in seconds between two searches for files that are due for their age.
+        /// Default 43200. Mutable.
         max_compaction_trigger_wakeup_seconds: u64 = 43200, mutable;
         /// Accepted without effect: a cache uses all the tiers it was made with. Default
         /// `NonVolatileBlockTier`. Fixed.

@@ -55,6 +55,7 @@ mod file_checksum;
 mod former;
 mod hints;
 pub mod log;
+mod offpeak;
 mod paths;
 mod presets;
 mod read;

@@ -143,6 +143,9 @@ impl DbOptions {
         if self.use_direct_io_for_flush_and_compaction && self.writable_file_max_buffer_size == 0 {
             return Err(invalid("writable_file_max_buffer_size", "writes in direct IO require it to be > 0"));
         }
+        if let Some(why) = self.wrong_offpeak_time() {
+            return Err(invalid("daily_offpeak_time_utc", why));
+        }
         super::paths::check_number("db_paths", &self.db_paths)?;
         self.validate_combinations()
     }

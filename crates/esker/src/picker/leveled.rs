@@ -64,6 +64,7 @@ pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u
         options,
         running: &running,
         now_seconds,
+        seconds_ahead: 0,
         oldest_snapshot: SequenceNumber::ZERO,
         oldest_live: SequenceNumber::MAX,
         suggested: &NONE_SUGGESTED,

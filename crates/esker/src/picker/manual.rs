@@ -214,6 +214,7 @@ impl ManualCompaction {
             options,
             running,
             now_seconds: 0,
+            seconds_ahead: 0,
             oldest_snapshot: SequenceNumber::ZERO,
             oldest_live: SequenceNumber::MAX,
             suggested: &NONE_SUGGESTED,

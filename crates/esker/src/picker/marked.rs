@@ -153,7 +153,8 @@ pub(super) fn expired<'a>(
     .filter(|(level, file)| !stays_above(version, context, *level, file))
 }
 
-/// Files that were written longer ago than `periodic_compaction_seconds`.
+/// Files that were written longer ago than `periodic_compaction_seconds`, or, off-peak, will have
+/// been when the next off-peak time begins.
 pub(super) fn periodic<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -163,7 +164,9 @@ pub(super) fn periodic<'a>(
         CompactionStyle::Universal => version.max_output_level(),
         _ => version.num_levels() - 1,
     };
-    let limit = context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0).unwrap_or(0);
+    // A file that was just written is never due: it would be rewritten again and again.
+    let age = seconds - context.seconds_ahead.min(seconds / 2);
+    let limit = context.now_seconds.checked_sub(age).filter(|_| seconds > 0).unwrap_or(0);
     select(
         version,
         context,

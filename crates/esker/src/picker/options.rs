@@ -20,6 +20,8 @@ pub(crate) struct PickContext<'a> {
     pub running: &'a RunningCompactions,
     /// Unix seconds, for `ttl` and `periodic_compaction_seconds`.
     pub now_seconds: u64,
+    /// Seconds by which `periodic_compaction_seconds` is early: `daily_offpeak_time_utc`.
+    pub seconds_ahead: u64,
     /// The oldest live snapshot at the last release of a snapshot, or the last sequence number then
     /// if none was live; `SequenceNumber::ZERO` before the first release. Files of the last level
     /// whose entries are all older can lose versions that only snapshots needed.

@@ -292,3 +292,32 @@ fn a_time_set_later_and_that_of_a_new_family_count_too() {
     db.set_options(&db.default_column_family(), &[("periodic_compaction_seconds", "3600")]).unwrap();
     assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
 }
+
+#[test]
+fn off_peak_files_are_compacted_that_would_be_due_before_the_next_off_peak_time() {
+    // Databases open at 13:46:40 UTC.
+    let mut aging = Aging::new(CompactionStyle::Level, 0, 90 * HOUR);
+    aging.options.db.daily_offpeak_time_utc = "12:00-14:30".to_owned();
+    let db = aging.open();
+    put_and_flush(&db, "one");
+    db.wait_for_background_work().unwrap();
+    let is_quiet = |hours| {
+        aging.wait(hours * HOUR);
+        db.wait_for_background_work().unwrap();
+        aging.done.try_recv().is_err()
+    };
+    assert!(is_quiet(48), "the file will be due after the next off-peak time has begun");
+    assert!(is_quiet(20), "it is not off-peak");
+    assert!(is_quiet(2), "nor is it shortly before noon");
+    aging.wait(2 * HOUR);
+    assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
+    assert!(is_quiet(0), "a new file is not due");
+    // Without an off-peak time, the next compaction comes at its full age.
+    db.set_db_options(&[("daily_offpeak_time_utc", "")]).unwrap();
+    assert!(is_quiet(88), "the file is not old enough");
+    let error = db.set_db_options(&[("daily_offpeak_time_utc", "25:00-26:00")]).unwrap_err();
+    assert!(error.message().contains("daily_offpeak_time_utc"), "{error}");
+    db.set_db_options(&[("max_compaction_trigger_wakeup_seconds", "60")]).unwrap();
+    aging.wait(4 * HOUR);
+    assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
+}

@@ -111,6 +111,7 @@ fn costs(files: u64, is_due: bool) -> Costs {
         options: &family.compaction_options,
         running: &family.running,
         now_seconds: db.engine().env.clock.now_seconds(),
+        seconds_ahead: 0,
         oldest_snapshot: db.engine().oldest_snapshot_at_release(),
         oldest_live: SequenceNumber::MAX,
         suggested: &NONE_SUGGESTED,

@@ -536,8 +536,8 @@ fn a_crash_before_the_commit_leaves_the_section_as_it_was_prepared() {
     assert_eq!(values, [true, false, true]);
 }
 
-/// RocksDB's second queue is for WAL-only writes. What both queues promise together holds in one:
-/// what is committed is whole, and what was prepared before a synced commit is there after a crash.
+/// RocksDB's second queue is for WAL-only writes. One queue keeps the promises of both: committed
+/// transactions are whole, and those prepared before a synced commit are there after a crash.
 #[test]
 fn two_write_queues_keeps_prepared_and_committed_transactions_whole() {
     let disk = CrashFs::new();
