@@ -20,6 +20,7 @@ pub mod entry_checksum;
 pub mod error;
 pub mod hash;
 pub mod io_activity;
+pub mod iostats_context;
 pub mod logger;
 pub mod memory;
 pub mod merge_operator;

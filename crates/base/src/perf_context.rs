@@ -249,11 +249,25 @@ macro_rules! perf_add {
 /// `perf_time!(block_read_time, clock, { … })` runs the block, adds its nanoseconds by
 /// `clock.monotonic_nanos()`, and returns its value. It reads no clock below the level
 /// `EnableTimeExceptForMutex`. `perf_time!(level EnableTime, db_mutex_lock_nanos, clock, { … })`
-/// names another level. After a `return` or `?` in the block nothing is added.
+/// names another level, and `perf_time!(cpu block_read_cpu_time, clock, { … })` adds processor time
+/// by `clock.thread_cpu_nanos()`, from its level on. After a `return` or `?` in the block nothing
+/// is added.
 #[macro_export]
 macro_rules! perf_time {
     ($field:ident, $clock:expr, $body:expr) => {
         $crate::perf_time!(level EnableTimeExceptForMutex, $field, $clock, $body)
+    };
+    (cpu $field:ident, $clock:expr, $body:expr) => {
+        if $crate::perf_context::perf_level()
+            >= $crate::perf_context::PerfLevel::EnableTimeAndCpuTimeExceptForMutex
+        {
+            let started = $clock.thread_cpu_nanos();
+            let out = $body;
+            $crate::perf_add!($field, $clock.thread_cpu_nanos().saturating_sub(started));
+            out
+        } else {
+            $body
+        }
     };
     (level $level:ident, $field:ident, $clock:expr, $body:expr) => {
         if $crate::perf_context::perf_level() >= $crate::perf_context::PerfLevel::$level {

@@ -21,8 +21,10 @@
 use crate::file_key::fill_random;
 use crate::names::names_of_inner;
 use esker_base::sync::{Arc, OnceLock};
-use esker_base::{Error, Result};
-use esker_env::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use esker_base::{Error, Result, perf_time};
+use esker_env::{
+    Clock, Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, SystemClock, WritableFile,
+};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -160,7 +162,7 @@ impl RandomAccessFile for CtrRandomAccessFile {
             },
         };
         let read = self.inner.read_at(PREFIX.saturating_add(offset), buf)?;
-        stream.apply(offset, &mut buf[..read]);
+        perf_time!(decrypt_data_nanos, SystemClock, stream.apply(offset, &mut buf[..read]));
         Ok(read)
     }
     fn never_waits(&self) -> bool {
@@ -211,7 +213,8 @@ impl WritableFile for CtrWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.encrypted.clear();
         self.encrypted.extend_from_slice(data);
-        self.stream.apply(self.file_size(), &mut self.encrypted);
+        let offset = self.file_size();
+        perf_time!(encrypt_data_nanos, SystemClock, self.stream.apply(offset, &mut self.encrypted));
         self.inner.append(&self.encrypted)?;
         if self.in_place { self.inner.flush() } else { Ok(()) }
     }

@@ -18,8 +18,8 @@
 use crate::file_key::FileKey;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{Arc, Mutex};
-use esker_base::{Error, Result};
-use esker_env::RandomAccessFile;
+use esker_base::{Error, Result, perf_time};
+use esker_env::{Clock, RandomAccessFile, SystemClock};
 use esker_format::encryption::{
     EncryptedKind, FRAME_MARK, FRAME_OVERHEAD, FrameHead, HEAD_BYTES, LEAST_ROOM, MOST_CONTENT, PAGE_BYTES,
 };
@@ -258,7 +258,7 @@ impl FrameReader {
         let mut copy = [0; PAGE_BYTES];
         let copy = &mut copy[..frame.len()];
         copy.copy_from_slice(frame);
-        self.key.open(copy)
+        perf_time!(decrypt_data_nanos, SystemClock, self.key.open(copy))
     }
 
     /// Reads `buf.len()` bytes of content at `offset`, fewer only at the end. Returns the number of
@@ -414,7 +414,7 @@ impl FrameReader {
         let len = usize::from(head.len);
         let skipped = ((wanted - content) as usize).min(len);
         if skipped < len || checks_all {
-            self.key.open(frame)?;
+            perf_time!(decrypt_data_nanos, SystemClock, self.key.open(frame))?;
         }
         let part = &frame[HEAD_BYTES + skipped..HEAD_BYTES + len];
         let copied = part.len().min(buf.len());

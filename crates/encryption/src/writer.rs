@@ -19,8 +19,8 @@
 
 use crate::file_key::{FileKey, fill_random};
 use crate::reader::{FRONT, FramePlace, PAGE, next_frame};
-use esker_base::{Error, Result};
-use esker_env::WritableFile;
+use esker_base::{Error, Result, perf_time};
+use esker_env::{Clock, SystemClock, WritableFile};
 use esker_format::encryption::{EncryptedKind, FRAME_OVERHEAD, FrameHead, MOST_OFFSET, PADDING, PAGE_BYTES};
 use std::path::PathBuf;
 
@@ -148,7 +148,7 @@ impl EncryptedWritableFile {
         let padding = (at - self.sealed.physical) as usize;
         self.unwritten.resize(self.unwritten.len() + padding, PADDING);
         let head = FrameHead { is_end, len: content.len() as u16, offset, salt: self.salt };
-        self.key.seal(&head, content, &mut self.unwritten);
+        perf_time!(encrypt_data_nanos, SystemClock, self.key.seal(&head, content, &mut self.unwritten));
         let physical = at + head.frame_bytes() as u64;
         self.sealed = FramePlace { physical, content: offset + content.len() as u64 };
         self.pending.clear();

@@ -11,6 +11,7 @@
 use crate::clock::Clock;
 use crate::direct::Alignment;
 use crate::fs::{RandomAccessFile, WritableFile};
+use esker_base::iostats_context::with_live_iostats;
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::{IoActivity, Result};
 use std::os::fd::BorrowedFd;
@@ -55,6 +56,26 @@ impl ReadCounter {
             self.statistics.record_tick(read_bytes, bytes as u64);
             self.statistics.record_tick(reads, 1);
         }
+        self.count_for_thread(bytes as u64);
+    }
+
+    /// Counts the read in the thread's `IoStatsContext`, by temperature.
+    fn count_for_thread(&self, bytes: u64) {
+        with_live_iostats(|io| {
+            let (read_bytes, reads) = match self.temperature {
+                0x04 => (&io.hot_file_bytes_read, &io.hot_file_read_count),
+                0x08 => (&io.warm_file_bytes_read, &io.warm_file_read_count),
+                0x0A => (&io.cool_file_bytes_read, &io.cool_file_read_count),
+                0x0C => (&io.cold_file_bytes_read, &io.cold_file_read_count),
+                0x10 => (&io.ice_file_bytes_read, &io.ice_file_read_count),
+                _ if self.is_last_level => {
+                    (&io.unknown_last_level_bytes_read, &io.unknown_last_level_read_count)
+                }
+                _ => (&io.unknown_non_last_level_bytes_read, &io.unknown_non_last_level_read_count),
+            };
+            read_bytes.set(read_bytes.get() + bytes);
+            reads.set(reads.get() + 1);
+        });
     }
 
     /// Starts to time another part of a read, such as decompression, for `histogram`.

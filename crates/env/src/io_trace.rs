@@ -1,21 +1,26 @@
-//! A file system that reports its operations: to a sink, for I/O traces, and to an observer, for
-//! listeners.
+//! A file system that counts its operations, and reports them: to a sink, for I/O traces, and to an
+//! observer, for listeners.
 //!
-//! In: a file system, and the operations on it. Out: the same operations; a report of each, while
-//! there is a sink or an observer. Names of operations are those of RocksDB's functions.
+//! In: a file system, and the operations on it. Out: the same operations; their bytes and times in
+//! the thread's `IoStatsContext` and `PerfContext`; a report of each, while there is a sink or an
+//! observer. Names of operations are those of RocksDB's functions.
 //!
-//! Cost without both: a relaxed load and a call through a pointer for each operation.
+//! Cost without both, and without times: a relaxed load, a call through a pointer, and an addition
+//! and a comparison of thread-local numbers for each operation.
 
 use crate::clock::Clock;
 use crate::direct::Alignment;
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{Error, Result};
+use esker_base::{Error, Result, iostats_add, iostats_time, perf_time};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// RocksDB's name for a new file in the place of an old one.
+const REUSE: &str = "ReuseWritableFile";
 
 /// One operation that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +132,32 @@ impl IoTracer {
         result
     }
 
+    /// Counts the bytes and the time of a read.
+    #[inline]
+    fn count_read(&self, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        let read = iostats_time!(read_nanos, cpu_read_nanos, self.clock, read());
+        iostats_add!(bytes_read, read.as_ref().map_or(0, |bytes| *bytes as u64));
+        read
+    }
+
+    /// Counts the time of an open for reading at random, and opens.
+    fn open_random_access<T>(&self, path: &Path, open: impl FnOnce() -> Result<T>) -> Result<T> {
+        perf_time!(
+            env_new_random_access_file_nanos,
+            self.clock,
+            iostats_time!(open_nanos, self.clock, self.trace("NewRandomAccessFile", path, open))
+        )
+    }
+
+    /// Counts the time of an open for reading in order, and opens.
+    fn open_sequential<T>(&self, path: &Path, open: impl FnOnce() -> Result<T>) -> Result<T> {
+        perf_time!(
+            env_new_sequential_file_nanos,
+            self.clock,
+            iostats_time!(open_nanos, self.clock, self.trace("NewSequentialFile", path, open))
+        )
+    }
+
     #[inline]
     fn trace<T>(&self, operation: &str, path: &Path, call: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.is_on() { self.report(operation, path, call, |_| Facts::default()) } else { call() }
@@ -160,19 +191,25 @@ impl TracedFileSystem {
         path: &Path,
         make: impl FnOnce() -> Result<Box<dyn WritableFile>>,
     ) -> Result<Box<dyn WritableFile>> {
-        let inner = self.tracer.trace(operation, path, make)?;
+        let tracer = &self.tracer;
+        let make = || iostats_time!(open_nanos, tracer.clock, tracer.trace(operation, path, make));
+        let inner = if operation == REUSE {
+            perf_time!(env_reuse_writable_file_nanos, tracer.clock, make())
+        } else {
+            perf_time!(env_new_writable_file_nanos, tracer.clock, make())
+        }?;
         Ok(Box::new(TracedWritableFile { inner, path: path.to_owned(), tracer: self.tracer.clone() }))
     }
 }
 
 impl FileSystem for TracedFileSystem {
     fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        let file = self.tracer.trace("NewSequentialFile", path, || self.inner.new_sequential_file(path))?;
+        let file = self.tracer.open_sequential(path, || self.inner.new_sequential_file(path))?;
         Ok(self.sequential(path, file))
     }
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
-        let file = self.tracer.trace("NewRandomAccessFile", path, || self.inner.new_random_access_file(path));
-        Ok(self.random_access(file?))
+        let file = self.tracer.open_random_access(path, || self.inner.new_random_access_file(path))?;
+        Ok(self.random_access(file))
     }
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
         self.writable("NewWritableFile", path, || self.inner.new_writable_file(path))
@@ -185,11 +222,11 @@ impl FileSystem for TracedFileSystem {
     }
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let make = || self.inner.new_direct_sequential_file(path);
-        Ok(self.sequential(path, self.tracer.trace("NewSequentialFile", path, make)?))
+        Ok(self.sequential(path, self.tracer.open_sequential(path, make)?))
     }
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
         let make = || self.inner.new_direct_random_access_file(path);
-        Ok(self.random_access(self.tracer.trace("NewRandomAccessFile", path, make)?))
+        Ok(self.random_access(self.tracer.open_random_access(path, make)?))
     }
     fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         self.writable("NewWritableFile", path, || self.inner.new_direct_writable_file(path, buffer_bytes))
@@ -198,31 +235,37 @@ impl FileSystem for TracedFileSystem {
         self.writable("NewWritableFile", path, || self.inner.create_direct_writable_file(path, buffer_bytes))
     }
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
-        self.writable("ReuseWritableFile", new, || self.inner.reuse_writable_file(new, old))
+        self.writable(REUSE, new, || self.inner.reuse_writable_file(new, old))
     }
     fn overwrite_file(&self, path: &Path, offset: u64) -> Result<Box<dyn WritableFile>> {
         self.writable("OverwriteFile", path, || self.inner.overwrite_file(path, offset))
     }
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        self.inner.new_directory(path)
+        perf_time!(env_new_directory_nanos, self.tracer.clock, self.inner.new_directory(path))
     }
     fn file_exists(&self, path: &Path) -> Result<bool> {
-        self.inner.file_exists(path)
+        perf_time!(env_file_exists_nanos, self.tracer.clock, self.inner.file_exists(path))
     }
     fn children(&self, dir: &Path) -> Result<Vec<String>> {
-        self.tracer.trace("GetChildren", dir, || self.inner.children(dir))
+        let call = || self.tracer.trace("GetChildren", dir, || self.inner.children(dir));
+        perf_time!(env_get_children_nanos, self.tracer.clock, call())
     }
     fn delete_file(&self, path: &Path) -> Result<()> {
-        self.tracer.trace("DeleteFile", path, || self.inner.delete_file(path))
+        let call = || self.tracer.trace("DeleteFile", path, || self.inner.delete_file(path));
+        perf_time!(env_delete_file_nanos, self.tracer.clock, call())
     }
     fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
-        self.tracer.trace("CreateDirIfMissing", path, || self.inner.create_dir_if_missing(path))
+        let call =
+            || self.tracer.trace("CreateDirIfMissing", path, || self.inner.create_dir_if_missing(path));
+        perf_time!(env_create_dir_if_missing_nanos, self.tracer.clock, call())
     }
     fn delete_dir(&self, path: &Path) -> Result<()> {
-        self.tracer.trace("DeleteDir", path, || self.inner.delete_dir(path))
+        let call = || self.tracer.trace("DeleteDir", path, || self.inner.delete_dir(path));
+        perf_time!(env_delete_dir_nanos, self.tracer.clock, call())
     }
     fn file_size(&self, path: &Path) -> Result<u64> {
-        let call = || self.inner.file_size(path);
+        let size = || self.inner.file_size(path);
+        let call = || perf_time!(env_get_file_size_nanos, self.tracer.clock, size());
         if !self.tracer.is_on() {
             return call();
         }
@@ -233,13 +276,16 @@ impl FileSystem for TracedFileSystem {
         self.inner.link_count(path)
     }
     fn modification_time(&self, path: &Path) -> Result<u64> {
-        self.inner.modification_time(path)
+        let call = || self.inner.modification_time(path);
+        perf_time!(env_get_file_modification_time_nanos, self.tracer.clock, call())
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.tracer.trace("RenameFile", to, || self.inner.rename(from, to))
+        let call = || self.tracer.trace("RenameFile", to, || self.inner.rename(from, to));
+        perf_time!(env_rename_file_nanos, self.tracer.clock, call())
     }
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
-        self.tracer.trace("LinkFile", new, || self.inner.link_file(existing, new))
+        let call = || self.tracer.trace("LinkFile", new, || self.inner.link_file(existing, new));
+        perf_time!(env_link_file_nanos, self.tracer.clock, call())
     }
     fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         self.inner.hold_directories(paths)
@@ -272,11 +318,14 @@ struct TracedSequentialFile {
 
 impl SequentialFile for TracedSequentialFile {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        if !self.tracer.is_on() {
-            return self.inner.read(buf);
-        }
-        let facts = |n: Option<&usize>| Facts { len: n.map(|n| *n as u64), ..Facts::default() };
-        self.tracer.report("Read", &self.path, || self.inner.read(buf), facts)
+        let Self { inner, path, tracer } = self;
+        tracer.count_read(|| {
+            if !tracer.is_on() {
+                return inner.read(buf);
+            }
+            let facts = |n: Option<&usize>| Facts { len: n.map(|n| *n as u64), ..Facts::default() };
+            tracer.report("Read", path, || inner.read(buf), facts)
+        })
     }
     fn skip(&mut self, bytes: u64) -> Result<()> {
         self.inner.skip(bytes)
@@ -300,16 +349,20 @@ impl TracedRandomAccessFile {
 
 impl RandomAccessFile for TracedRandomAccessFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if !self.tracer.is_on() {
-            return self.inner.read_at(offset, buf);
-        }
-        self.report("Read", offset, || self.inner.read_at(offset, buf))
+        self.tracer.count_read(|| {
+            if !self.tracer.is_on() {
+                return self.inner.read_at(offset, buf);
+            }
+            self.report("Read", offset, || self.inner.read_at(offset, buf))
+        })
     }
     fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
-        if !self.tracer.is_on() {
-            return self.inner.read_vectored_at(offset, bufs);
-        }
-        self.report("MultiRead", offset, || self.inner.read_vectored_at(offset, bufs))
+        self.tracer.count_read(|| {
+            if !self.tracer.is_on() {
+                return self.inner.read_vectored_at(offset, bufs);
+            }
+            self.report("MultiRead", offset, || self.inner.read_vectored_at(offset, bufs))
+        })
     }
     fn alignment(&self) -> Option<Alignment> {
         self.inner.alignment()
@@ -346,31 +399,48 @@ struct TracedWritableFile {
 
 impl WritableFile for TracedWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
-        if !self.tracer.is_on() {
-            return self.inner.append(data);
+        let Self { inner, path, tracer } = self;
+        let mut append = || {
+            if !tracer.is_on() {
+                return inner.append(data);
+            }
+            let offset = inner.file_size();
+            let facts = Facts { len: Some(data.len() as u64), offset: Some(offset), ..Facts::default() };
+            tracer.report("Append", path, || inner.append(data), |_| facts)
+        };
+        let appended = iostats_time!(write_nanos, cpu_write_nanos, tracer.clock, append());
+        if appended.is_ok() {
+            iostats_add!(bytes_written, data.len() as u64);
         }
-        let offset = self.inner.file_size();
-        let facts = Facts { len: Some(data.len() as u64), offset: Some(offset), ..Facts::default() };
-        self.tracer.report("Append", &self.path, || self.inner.append(data), |_| facts)
+        appended
     }
     fn flush(&mut self) -> Result<()> {
-        self.tracer.trace("Flush", &self.path, || self.inner.flush())
+        let Self { inner, path, tracer } = self;
+        iostats_time!(write_nanos, tracer.clock, tracer.trace("Flush", path, || inner.flush()))
     }
     fn sync(&mut self) -> Result<()> {
-        self.tracer.trace("Sync", &self.path, || self.inner.sync())
+        let Self { inner, path, tracer } = self;
+        iostats_time!(fsync_nanos, tracer.clock, tracer.trace("Sync", path, || inner.sync()))
     }
     fn fsync(&mut self) -> Result<()> {
-        self.tracer.trace("Fsync", &self.path, || self.inner.fsync())
+        let Self { inner, path, tracer } = self;
+        iostats_time!(fsync_nanos, tracer.clock, tracer.trace("Fsync", path, || inner.fsync()))
     }
     fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        if !self.tracer.is_on() {
-            return self.inner.range_sync(offset, bytes);
-        }
-        let facts = Facts { len: Some(bytes), offset: Some(offset), ..Facts::default() };
-        self.tracer.report("RangeSync", &self.path, || self.inner.range_sync(offset, bytes), |_| facts)
+        let Self { inner, path, tracer } = self;
+        let mut range_sync = || {
+            if !tracer.is_on() {
+                return inner.range_sync(offset, bytes);
+            }
+            let facts = Facts { len: Some(bytes), offset: Some(offset), ..Facts::default() };
+            tracer.report("RangeSync", path, || inner.range_sync(offset, bytes), |_| facts)
+        };
+        iostats_time!(range_sync_nanos, tracer.clock, range_sync())
     }
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        self.inner.preallocate(offset, bytes)
+        let Self { inner, tracer, .. } = self;
+        let mut call = || iostats_time!(allocate_nanos, tracer.clock, inner.preallocate(offset, bytes));
+        iostats_time!(prepare_write_nanos, tracer.clock, call())
     }
     fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.inner.append_in_place(block)

@@ -15,7 +15,7 @@ use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
 #[cfg(target_os = "linux")]
 use crate::posix::resident::read_resident;
-use esker_base::Result;
+use esker_base::{Result, iostats_add};
 use std::fmt;
 
 /// One read of consecutive bytes of a file into one or more buffers.
@@ -43,6 +43,7 @@ impl<'a> ReadRequest<'a> {
 
     /// Counts `bytes` that were read through the file's descriptor.
     pub(crate) fn count_shared(&self, bytes: usize) {
+        iostats_add!(bytes_read, bytes as u64);
         if bytes > 0
             && let Some(counter) = self.file.read_counter()
         {

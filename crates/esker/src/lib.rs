@@ -184,7 +184,7 @@ pub use db::{
 pub use engine::ScrubState;
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
-    ValueType, compaction_filter, comparator, merge_operator, perf_context, prefix, stats,
+    ValueType, compaction_filter, comparator, iostats_context, merge_operator, perf_context, prefix, stats,
     table_properties_collector,
 };
 /// Encryption at rest: a file system for [`options::DbOptions::env`].

@@ -18,7 +18,7 @@ use crate::wait::{LockRequest, Waiter};
 use crate::{LockMode, LockerOptions, Locking, Timeout};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, MutexGuard};
-use esker_base::{Error, ErrorKind, Result, SubCode};
+use esker_base::{Error, ErrorKind, Result, SubCode, perf_count, perf_time};
 
 /// Bytes of the longest key that can be locked: RocksDB's limit for keys.
 const MAX_KEY_BYTES: usize = u32::MAX as usize;
@@ -154,7 +154,8 @@ impl Locker {
     fn lock(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>, mode: LockMode) -> Result<()> {
         let timeout = self.options.lock_timeout;
         if let Some(waiter) = self.start(family, span, mode, timeout != Timeout::Never)? {
-            let (pieces, bytes) = self.wait(&waiter, timeout)?;
+            let clock = self.inner.shared.clock.clone();
+            let (pieces, bytes) = perf_time!(key_lock_wait_time, clock, self.wait(&waiter, timeout))?;
             self.finish(family, span, pieces, bytes);
         }
         Ok(())
@@ -253,6 +254,7 @@ impl Locker {
     fn wait(&mut self, waiter: &Arc<Waiter>, timeout: Timeout) -> Result<(Pieces, i64)> {
         let shared = self.inner.shared.clone();
         shared.counters.waits.fetch_add(1, Ordering::Relaxed);
+        perf_count!(key_lock_wait_count);
         let start = if self.needs_clock(timeout) { shared.now() } else { 0 };
         let deadline = match timeout {
             Timeout::Forever => NEVER,

@@ -17,7 +17,7 @@ use crate::readahead::{ReadPace, Readahead, ReadaheadState};
 use crate::trace::TracedTable;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::epoch::Guard;
-use esker_base::{Buffer, Error, ErrorKind, IoActivity, Result};
+use esker_base::{Buffer, Error, ErrorKind, IoActivity, Result, perf_add, perf_time};
 use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle, Role};
 use esker_env::{Clock, RandomAccessFile, StopWatch};
 use esker_format::block::{Block, EntryShape};
@@ -283,7 +283,12 @@ impl BlockSource {
             }
             return Ok(block);
         }
-        self.load_from_file(handle, kind, options, readahead)
+        let load = || self.load_from_file(handle, kind, options, readahead);
+        match kind {
+            BlockKind::Index => perf_time!(read_index_block_nanos, self.clock, load()),
+            BlockKind::Filter => perf_time!(read_filter_block_nanos, self.clock, load()),
+            BlockKind::Data | BlockKind::Meta => load(),
+        }
     }
 
     /// Reads the block at `handle` from the file, and puts it into the cache if the options say so.
@@ -440,6 +445,9 @@ impl BlockSource {
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`.
     pub(crate) fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
+        if kind == BlockKind::Meta {
+            perf_add!(metadata_block_read_byte, handle.size.saturating_add(TRAILER_BYTES as u64));
+        }
         self.read_for(false, handle, kind, verify)
     }
 
@@ -491,7 +499,10 @@ impl BlockSource {
     /// the file.
     pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Buffer> {
         let mut stored = Buffer::new(handle.size as usize + TRAILER_BYTES);
-        let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
+        let mut read = || self.file.read_at(handle.offset, &mut stored);
+        let mut timed = || perf_time!(block_read_time, self.clock, read());
+        let read = perf_time!(cpu block_read_cpu_time, self.clock, timed());
+        let n = read.map_err(|e| self.at(e, handle))?;
         if n < stored.len() {
             return Err(self.truncated(n, handle));
         }
@@ -556,7 +567,7 @@ impl BlockSource {
         if !verify {
             return CompressionType::from_u8(compression_code(stored)?);
         }
-        let checked = self.guard.check(stored, handle.offset);
+        let checked = perf_time!(block_checksum_time, self.clock, self.guard.check(stored, handle.offset));
         counts::checksum_computed(self.statistics.as_ref(), checked.is_ok());
         CompressionType::from_u8(checked?)
     }
@@ -564,7 +575,8 @@ impl BlockSource {
     fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Buffer> {
         let decompressor = if kind == BlockKind::Data { &self.data_decompressor } else { &self.decompressor };
         let begun = counts::begin_detailed(self.statistics.as_ref(), &*self.clock);
-        let contents = decompressor.decompress_block(codec, stored)?;
+        let decompress = || decompressor.decompress_block(codec, stored);
+        let contents = perf_time!(block_decompress_time, self.clock, decompress())?;
         if codec != CompressionType::None {
             counts::decompressed(self.statistics.as_ref(), stored.len(), contents.len());
             counts::end_detailed(begun, Histogram::DecompressionTimesNanos);

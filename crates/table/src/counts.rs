@@ -1,6 +1,7 @@
 //! Counters of block lookups, reads and filters: RocksDB's tickers and perf context.
 
 use crate::block_source::BlockKind;
+use esker_base::perf_context::{PerfLevel, perf_level};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::{perf_add, perf_count};
 use esker_cache::InsertOutcome;
@@ -11,16 +12,15 @@ use std::sync::Arc;
 
 /// Counts a cache hit. `charge`: the block's charge in bytes.
 #[inline]
-pub(crate) fn cache_hit(
-    statistics: Option<&Arc<Statistics>>,
-    kind: BlockKind,
-    charge: impl FnOnce() -> usize,
-) {
+pub(crate) fn cache_hit(statistics: Option<&Arc<Statistics>>, kind: BlockKind, charge: impl Fn() -> usize) {
     perf_count!(block_cache_hit_count);
     match kind {
         BlockKind::Index => perf_count!(block_cache_index_hit_count),
         BlockKind::Filter => perf_count!(block_cache_filter_hit_count),
         BlockKind::Data | BlockKind::Meta => {}
+    }
+    if perf_level() >= PerfLevel::EnableTimeExceptForMutex {
+        cached_bytes(kind, charge() as u64);
     }
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::BlockCacheHit, 1);
@@ -33,6 +33,16 @@ pub(crate) fn cache_hit(
             },
             1,
         );
+    }
+}
+
+#[cold]
+fn cached_bytes(kind: BlockKind, charge: u64) {
+    perf_add!(block_cache_read_byte, charge);
+    match kind {
+        BlockKind::Index => perf_add!(block_cache_index_read_byte, charge),
+        BlockKind::Filter => perf_add!(block_cache_filter_read_byte, charge),
+        BlockKind::Data | BlockKind::Meta => {}
     }
 }
 
@@ -119,10 +129,23 @@ pub(crate) fn block_read(kind: BlockKind, stored: u64) {
     perf_count!(block_read_count);
     perf_add!(block_read_byte, stored);
     match kind {
-        BlockKind::Index => perf_count!(index_block_read_count),
-        BlockKind::Filter => perf_count!(filter_block_read_count),
-        BlockKind::Data | BlockKind::Meta => {}
+        BlockKind::Index => {
+            perf_count!(index_block_read_count);
+            perf_add!(index_block_read_byte, stored);
+        }
+        BlockKind::Filter => {
+            perf_count!(filter_block_read_count);
+            perf_add!(filter_block_read_byte, stored);
+        }
+        BlockKind::Data => perf_add!(data_block_read_byte, stored),
+        BlockKind::Meta => perf_add!(metadata_block_read_byte, stored),
     }
+}
+
+/// A table's dictionary was read: `stored` bytes with its trailer.
+pub(crate) fn dictionary_read(stored: u64) {
+    perf_count!(compression_dict_block_read_count);
+    perf_add!(compression_dict_block_read_byte, stored);
 }
 
 /// Counts reads that go to the kernel together.

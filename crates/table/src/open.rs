@@ -409,6 +409,7 @@ pub(crate) fn uses_dictionary(p: &TableProperties) -> bool {
 }
 
 fn read_dictionary(source: &BlockSource, handle: BlockHandle) -> Result<Vec<u8>> {
+    counts::dictionary_read(handle.size.saturating_add(TRAILER_BYTES as u64));
     let check = |mut stored: Buffer| {
         let code = source.guard.check(&stored, handle.offset)?;
         stored.truncate(stored.len() - TRAILER_BYTES);

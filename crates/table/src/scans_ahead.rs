@@ -24,7 +24,7 @@ use crate::reader::TableReader;
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use esker_base::{Result, SequenceNumber};
+use esker_base::{Result, SequenceNumber, perf_add};
 use esker_cache::CacheKey;
 use esker_format::handle::BlockHandle;
 use esker_format::key;
@@ -426,6 +426,11 @@ impl ReadaheadBatch {
 }
 
 fn count(statistics: Option<&Arc<Statistics>>, counts: &GatherCounts, blocks: usize) {
+    perf_add!(multiscan_blocks_prefetched, counts.blocks_read);
+    perf_add!(multiscan_blocks_from_cache, counts.blocks_cached);
+    perf_add!(multiscan_prefetch_bytes, counts.bytes_read);
+    perf_add!(multiscan_io_requests, counts.reads);
+    perf_add!(multiscan_io_coalesced_nonadjacent, counts.gaps_read);
     let Some(statistics) = statistics else { return };
     for (ticker, count) in [
         (Ticker::MultiscanBlocksPrefetched, counts.blocks_read),

@@ -101,6 +101,11 @@ impl std::fmt::Debug for TableCache {
 }
 
 impl TableCache {
+    /// The clock for deadlines and times of reads.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.options.clock
+    }
+
     /// A cache without open readers.
     pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
         let blob_options = BlobSourceOptions {

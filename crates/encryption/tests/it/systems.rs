@@ -49,3 +49,24 @@ macro_rules! rocksdb_conformance {
 }
 
 with_all_cases!(rocksdb_conformance);
+
+#[test]
+fn times_of_encryption_are_counted() {
+    use esker_base::perf_context::{PerfContext, PerfLevel, set_perf_level};
+    let path = std::path::Path::new("/file");
+    let systems: [Box<dyn FileSystem>; 2] =
+        [Box::new(encrypted(MemFs::new())), Box::new(rocksdbs(MemFs::new()))];
+    for fs in systems {
+        set_perf_level(PerfLevel::EnableTimeExceptForMutex);
+        PerfContext::reset();
+        write_pieces(&*fs, path, &[&pattern(50_000, 1)]);
+        let written = PerfContext::current();
+        assert!(written.encrypt_data_nanos > 0, "{written}");
+        assert_eq!(read(&*fs, path).unwrap(), pattern(50_000, 1));
+        let both = PerfContext::current();
+        assert!(both.decrypt_data_nanos > written.decrypt_data_nanos, "{both}");
+        set_perf_level(PerfLevel::EnableCount);
+        write_pieces(&*fs, path, &[b"piece"]);
+        assert_eq!(PerfContext::current(), both);
+    }
+}

@@ -41,6 +41,15 @@ pub(crate) enum Answer<'a> {
 }
 
 impl Answer<'_> {
+    /// Bytes of the value; 0 without one.
+    pub(crate) fn value_len(&self) -> usize {
+        match self {
+            Answer::Lent(value) => value.bytes().len(),
+            Answer::Made(Ok(Some(value))) => value.len(),
+            Answer::Made(_) => 0,
+        }
+    }
+
     /// The answer, pinned if it was lent.
     #[inline]
     pub(crate) fn into_pinned(self) -> Result<Option<PinnedBytes>> {

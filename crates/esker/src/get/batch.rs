@@ -28,7 +28,7 @@ use crate::snapshot::{Holder, Snapshot};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Lent};
-use esker_base::{ColumnFamilyId, Error, IoActivity, PinnedBytes, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, IoActivity, PinnedBytes, Result, SequenceNumber, perf_add};
 use esker_format::block::common_prefix;
 use esker_format::key::LookupKey;
 use esker_table::{TableReadOptions, count_batch_reads};
@@ -287,6 +287,7 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
     statistics.record_tick(Ticker::NumberMultigetCalls, 1);
     statistics.record_tick(Ticker::NumberMultigetKeysRead, keys);
     statistics.record_tick(Ticker::NumberMultigetBytesRead, bytes);
+    perf_add!(multiget_read_bytes, bytes);
     statistics.record_in_histogram(Histogram::BytesPerMultiget, bytes);
     statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
 }

@@ -15,7 +15,7 @@ use crate::cf::SuperVersion;
 use crate::merge::operands::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::stats::{Histogram, Statistics};
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_add};
 use esker_format::key::LookupKey;
 use esker_format::wide_column::stored::may_have_blobs;
 use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, EncodedColumns};
@@ -274,6 +274,7 @@ impl Saver {
         if let Some(statistics) = with.statistics {
             statistics.record_in_histogram(Histogram::ReadNumMergeOperands, self.operands.len() as u64);
         }
+        perf_add!(internal_merge_point_lookup_count, self.operands.len() as u64);
         let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
         let merged = full_merge(with.merge_operator, with.user_key, base.as_deref(), &operands)?;
         Ok(Some(PinnedBytes::from_vec(merged)))

@@ -19,10 +19,12 @@ use crate::files::{NewRow, RowCache};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{OwnNumbers, UnseenSections};
 use crate::version::{Candidates, FileMeta};
+use esker_base::perf_context::{PerfLevel, perf_level};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_base::{perf_add, perf_count, perf_time};
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::{MemTable, MemValue, ReadState};
 use esker_table::blob::BlobReads;
@@ -247,6 +249,9 @@ impl<'a, S: Sees> PointSearch<'a, S> {
     /// tier forbids a read of a file · the errors of [`Saver::finish`].
     #[inline]
     pub(crate) fn find(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
+        if perf_level() >= PerfLevel::EnableTimeExceptForMutex {
+            return self.find_timed(settle);
+        }
         let context = self.context;
         if !self.saver.is_done() && !context.files_only {
             self.search_memtables(settle);
@@ -261,6 +266,43 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             at = self.search_files(candidates, settle);
         }
         self.settle_or_suspend(at, settle)
+    }
+
+    /// [`PointSearch::find`] for a thread whose `PerfContext` has times. Its parts call `settle`
+    /// through a pointer, so that those of `find` keep one caller, which inlines them.
+    #[cold]
+    fn find_timed(mut self, settle: &mut dyn FnMut(Answer<'_>)) -> Option<SuspendedGet> {
+        let (context, clock) = (self.context, self.context.tables.clock());
+        let with_cpu = perf_level() >= PerfLevel::EnableTimeAndCpuTimeExceptForMutex;
+        let cpu_begun = with_cpu.then(|| clock.thread_cpu_nanos());
+        let mut settle = |answer: Answer<'_>| {
+            perf_add!(get_read_bytes, answer.value_len() as u64);
+            settle(answer);
+        };
+        if !self.saver.is_done() && !context.files_only {
+            let begun = clock.monotonic_nanos();
+            self.search_memtables(&mut settle);
+            perf_add!(get_from_memtable_time, clock.monotonic_nanos().saturating_sub(begun));
+            perf_count!(get_from_memtable_count);
+            count(context, if self.saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+        }
+        let mut suspended = None;
+        if !self.saver.is_taken() {
+            let begun = clock.monotonic_nanos();
+            let mut at = None;
+            if !self.saver.is_done() && !context.memtables_only {
+                let candidates = self.super_version.version.candidates(self.key.internal_key());
+                at = self.search_files(candidates, &mut settle);
+            }
+            let searched = clock.monotonic_nanos();
+            perf_add!(get_from_output_files_time, searched.saturating_sub(begun));
+            suspended = self.settle_or_suspend(at, &mut settle);
+            perf_add!(get_post_process_time, clock.monotonic_nanos().saturating_sub(searched));
+        }
+        if let Some(begun) = cpu_begun {
+            perf_add!(get_cpu_nanos, clock.thread_cpu_nanos().saturating_sub(begun));
+        }
+        suspended
     }
 
     /// The base value of the key and its merge operands, oldest first; empty if the key has no
@@ -294,11 +336,15 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         self.saver = suspended.saver;
         if let Some(at) = suspended.at {
             let mut candidates = self.super_version.version.candidates(self.key.internal_key());
-            if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file)
-                && let Step::GoOn = self.search_file((level, &**file, at.missing), settle)
-            {
-                _ = self.search_files(candidates, settle);
-            }
+            let clock = self.context.tables.clock();
+            let search = || {
+                if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file)
+                    && let Step::GoOn = self.search_file((level, &**file, at.missing), settle)
+                {
+                    _ = self.search_files(candidates, settle);
+                }
+            };
+            perf_time!(get_from_output_files_time, clock, search());
         }
         _ = self.settle_or_suspend(None, settle);
     }

@@ -40,7 +40,7 @@ use crate::write::{Leader, WritePath};
 use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, perf_time};
 use overlap::{check_blocking_flush, families_with_overlap};
 use plan::{Plan, plan};
 use prepare::{GivenChecksums, PreparedFile};
@@ -85,6 +85,18 @@ impl Ingestion {
     /// # Errors
     /// See `Db::prepare_file_ingestion`.
     pub(crate) fn prepare(
+        engine: &Arc<Engine>,
+        families: &[FamilyFiles<'_>],
+        options: &IngestExternalFileOptions,
+    ) -> Result<Ingestion> {
+        perf_time!(
+            file_ingestion_nanos,
+            engine.env.clock,
+            Ingestion::prepare_files(engine, families, options)
+        )
+    }
+
+    fn prepare_files(
         engine: &Arc<Engine>,
         families: &[FamilyFiles<'_>],
         options: &IngestExternalFileOptions,
@@ -153,6 +165,15 @@ impl Ingestion {
         write_path: &WritePath,
         under_way: UnderWay<'_>,
     ) -> Result<()> {
+        perf_time!(file_ingestion_nanos, engine.env.clock, self.commit_files(engine, write_path, under_way))
+    }
+
+    fn commit_files(
+        self,
+        engine: &Arc<Engine>,
+        write_path: &WritePath,
+        under_way: UnderWay<'_>,
+    ) -> Result<()> {
         // After an error the copies are deleted before a close may end: the last one drops first.
         let (under_way, mut ingestion) = (under_way, self);
         let start = engine.start_timing();
@@ -164,8 +185,11 @@ impl Ingestion {
         }
         esker_base::probe!("ingest:prepared");
         let lead = write_path.lead_alone();
-        engine.check_open()?;
-        install(engine, write_path, &lead, &mut ingestion)?;
+        let mut install = || {
+            engine.check_open()?;
+            install(engine, write_path, &lead, &mut ingestion)
+        };
+        perf_time!(file_ingestion_blocking_live_writes_nanos, engine.env.clock, install())?;
         drop(lead);
         drop(under_way);
         engine.end_timing(Histogram::IngestExternalFileRunTime, start);

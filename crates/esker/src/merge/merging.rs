@@ -29,7 +29,7 @@ mod skip;
 
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_add, perf_count};
 use esker_format::cursor::{
     DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, ScanIterator, SkipDistance,
     plain_cursor,
@@ -432,6 +432,7 @@ impl MergingIterator {
         self.reset(forward);
         self.target.clear();
         self.target.extend_from_slice(target);
+        perf_add!(seek_child_seek_count, self.children.len() as u64);
         for i in 0..self.children.len() {
             let child = &mut self.children[i];
             if forward {

@@ -120,6 +120,7 @@ impl<I> DbIter<I> {
     /// Moves the counters into the statistics.
     fn report(&mut self) {
         let counters = std::mem::take(&mut self.counters);
+        counters.add_to_perf_context();
         if let Some(statistics) = &self.options.statistics {
             counters.add_to(statistics);
         }

@@ -20,6 +20,7 @@ mod committed;
 mod idle;
 mod planned;
 mod runs;
+mod seek_times;
 mod timestamped;
 mod traced;
 mod watch;
@@ -34,7 +35,7 @@ use crate::scan::{DbIter, DbIterOptions, KeepAlive};
 use crate::snapshot::{Holder, Snapshot};
 pub(crate) use committed::internal_iterator;
 use committed::new_committed_iter;
-use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
+use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::cursor::ScanIterator;
@@ -215,12 +216,12 @@ impl DbIterator {
         if self.is_traced() {
             self.trace_end(false);
         }
-        let start = self.db.engine.start_timing();
+        let start = self.begin_seek();
         self.leave_ranges();
         self.catch_up();
         self.leave_old_super_version();
         each!(&mut self.iter, iter => iter.seek_to_first());
-        self.db.engine.end_timing(Histogram::DbSeek, start);
+        self.end_seek(start);
     }
     /// Moves to the last key within the bounds.
     pub fn seek_to_last(&mut self) {
@@ -230,12 +231,12 @@ impl DbIterator {
         if self.is_traced() {
             self.trace_end(true);
         }
-        let start = self.db.engine.start_timing();
+        let start = self.begin_seek();
         self.leave_ranges();
         self.catch_up();
         self.leave_old_super_version();
         each!(&mut self.iter, iter => iter.seek_to_last());
-        self.db.engine.end_timing(Histogram::DbSeek, start);
+        self.end_seek(start);
     }
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
@@ -245,14 +246,14 @@ impl DbIterator {
         if self.is_traced() {
             self.trace_seek(target.as_ref(), false);
         }
-        let start = self.db.engine.start_timing();
+        let start = self.begin_seek();
         if self.planned.is_some() {
             self.enter_range(target.as_ref(), false);
         }
         self.catch_up();
         self.leave_old_super_version();
         each!(&mut self.iter, iter => iter.seek(target.as_ref()));
-        self.db.engine.end_timing(Histogram::DbSeek, start);
+        self.end_seek(start);
     }
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
@@ -262,14 +263,14 @@ impl DbIterator {
         if self.is_traced() {
             self.trace_seek(target.as_ref(), true);
         }
-        let start = self.db.engine.start_timing();
+        let start = self.begin_seek();
         if self.planned.is_some() {
             self.enter_range(target.as_ref(), true);
         }
         self.catch_up();
         self.leave_old_super_version();
         each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
-        self.db.engine.end_timing(Histogram::DbSeek, start);
+        self.end_seek(start);
     }
     /// Moves to the next key. An iterator that is not valid stays where it is, also if it was
     /// refreshed or follows new writes.

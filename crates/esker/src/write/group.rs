@@ -44,6 +44,11 @@ pub(super) trait Sink {
 
     fn memtables(&self) -> &Arc<Self::Memtables>;
 
+    /// Runs `insert`, and counts its time for the calling thread.
+    fn time_insert<R>(&self, insert: impl FnOnce() -> R) -> R {
+        insert()
+    }
+
     /// Whether followers may insert their own batches.
     fn applies_concurrently(&self) -> bool;
 
@@ -100,7 +105,7 @@ fn commit(sink: &impl Sink, own: &mut WriteRequest, group: &mut [Follower]) -> R
         next.0 += request.sequences();
     }
     sink.log(own, group, first..next)?;
-    if let Err(e) = insert(sink, own, group) {
+    if let Err(e) = sink.time_insert(|| insert(sink, own, group)) {
         return Err(sink.refused(&e, own, group));
     }
     hesitate();

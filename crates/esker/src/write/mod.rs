@@ -42,10 +42,11 @@ use crate::engine::{CommittedGroup, Engine, ErrorReason};
 use crate::options::{DbOptions, SharesMemory, WriteOptions};
 use crate::trace::Query;
 use crate::wal::Wals;
+use esker_base::perf_context::{PerfLevel, perf_level, with_live};
 use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Weak};
-use esker_base::{Error, ErrorKind, Result, SequenceNumber};
+use esker_base::{Error, ErrorKind, Result, SequenceNumber, perf_add, perf_time};
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::Take;
 use group::{Sink, write_group};
@@ -155,9 +156,37 @@ impl WritePath {
     /// batch back to `batch`.
     #[inline(always)]
     fn join(&self, request: WriteRequest, batch: &mut WriteBatch) -> Result<()> {
+        if perf_level() >= PerfLevel::EnableWait {
+            return self.join_timed(request, batch);
+        }
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),
             Joined::Lead(leader, request) => self.lead(&leader, request),
+        };
+        *batch = own_batch;
+        result
+    }
+
+    /// [`WritePath::join`] for a thread whose `PerfContext` has waits, and perhaps times.
+    #[cold]
+    fn join_timed(&self, request: WriteRequest, batch: &mut WriteBatch) -> Result<()> {
+        let clock = &*self.engine.env.clock;
+        let begun = clock.monotonic_nanos();
+        let joined = self.queue.join(request);
+        let now = clock.monotonic_nanos();
+        perf_add!(write_thread_wait_nanos, now.saturating_sub(begun));
+        let (own_batch, result) = match joined {
+            Joined::Done(own_batch, result) => (own_batch, result),
+            Joined::Lead(leader, request) => {
+                let before = timed_parts();
+                let led = self.lead(&leader, request);
+                if perf_level() >= PerfLevel::EnableTimeExceptForMutex {
+                    let all = clock.monotonic_nanos().saturating_sub(now);
+                    let parts = timed_parts().wrapping_sub(before);
+                    perf_add!(write_pre_and_post_process_time, all.saturating_sub(parts));
+                }
+                led
+            }
         };
         *batch = own_batch;
         result
@@ -296,6 +325,20 @@ impl WritePath {
     }
 }
 
+/// Nanoseconds of the parts of writes that the thread's `PerfContext` has apart.
+fn timed_parts() -> u64 {
+    with_live(|live| {
+        [
+            &live.write_wal_time,
+            &live.write_memtable_time,
+            &live.write_delay_time,
+            &live.write_scheduling_flushes_compactions_time,
+        ]
+        .into_iter()
+        .fold(0_u64, |sum, part| sum.wrapping_add(part.get()))
+    })
+}
+
 impl Sink for WritePath {
     type Memtables = Engine;
 
@@ -314,13 +357,18 @@ impl Sink for WritePath {
             self.engine.has_unlogged_data.store(true, Ordering::Release);
             return Ok(());
         }
-        self.append_to_wal(own, group, numbers.start, numbers.end)?;
+        let append = || self.append_to_wal(own, group, numbers.start, numbers.end);
+        perf_time!(write_wal_time, self.engine.env.clock, append())?;
         self.note_sections(own, group);
         Ok(())
     }
 
     fn memtables(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    fn time_insert<R>(&self, insert: impl FnOnce() -> R) -> R {
+        perf_time!(write_memtable_time, self.engine.env.clock, insert())
     }
 
     fn applies_concurrently(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::observe::{FlushReason, WriteStallCondition};
 use crate::options::WaitsForMemory;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, perf_time};
 use std::time::Duration;
 
 /// A delayed writer sleeps at most this long before it checks again whether writes are delayed.
@@ -33,7 +33,9 @@ impl WritePath {
         {
             manager.release_history();
         }
-        self.switch_where_due(leader)?;
+        let clock = &engine.env.clock;
+        let switch = || self.switch_where_due(leader);
+        perf_time!(write_scheduling_flushes_compactions_time, clock, switch())?;
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_stall()
         {
@@ -43,9 +45,11 @@ impl WritePath {
         }
         match engine.stall.condition() {
             WriteStallCondition::Normal => Ok(()),
-            WriteStallCondition::Delayed => self.delay(leader, own),
+            WriteStallCondition::Delayed => perf_time!(write_delay_time, clock, self.delay(leader, own)),
             WriteStallCondition::Stopped if own.no_slowdown => Err(write_stall()),
-            WriteStallCondition::Stopped => self.wait_until_not_stopped(leader),
+            WriteStallCondition::Stopped => {
+                perf_time!(write_delay_time, clock, self.wait_until_not_stopped(leader))
+            }
         }
     }
 

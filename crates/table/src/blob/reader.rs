@@ -14,8 +14,8 @@ use crate::block_source::may_be_damage;
 use crate::counts;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::atomic::{AtomicU8, Ordering};
-use esker_base::{Error, ErrorKind, Result};
-use esker_env::RandomAccessFile;
+use esker_base::{Error, ErrorKind, Result, perf_time};
+use esker_env::{Clock, RandomAccessFile, SystemClock};
 use esker_format::blob::BlobLocation;
 use esker_format::blob::file::{
     BlobFileFooter, BlobFileHeader, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
@@ -190,7 +190,7 @@ impl BlobFileReader {
                     user_key.escape_ascii()
                 )));
             }
-            header.check(user_key, stored)?;
+            perf_time!(blob_checksum_time, SystemClock, header.check(user_key, stored))?;
         }
         match CompressionType::from_u8(location.compression)? {
             CompressionType::None => {
@@ -200,7 +200,8 @@ impl BlobFileReader {
             codec => {
                 let counter = self.file.read_counter();
                 let _watch = counter.map(|counter| counter.time(Histogram::BlobDbDecompressionMicros));
-                self.decompressor.decompress(codec, stored)
+                let decompress = || self.decompressor.decompress(codec, stored);
+                perf_time!(blob_decompress_time, SystemClock, decompress())
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::block_source::{BlockCache, CachedBlock};
 use crate::open_files::OpenFiles;
 use crate::options::{TableReadOptions, TableReadTier};
 use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
-use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
+use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count, perf_time};
 use esker_cache::key::process_unique_identity;
 use esker_cache::{CacheKey, CachePriority, Role};
 use esker_env::{Clock, CountedRandomAccessFile, FileSystem, RandomAccessFile, ReadCounter};
@@ -97,7 +97,9 @@ impl BlobSource {
         }
         options.check_deadline(&*self.options.clock)?;
         let _activity = options.activity.begin();
-        let value = self.reader(location.file_number)?.value(user_key, location, options.verify_checksums)?;
+        let reader = self.reader(location.file_number)?;
+        let read = || reader.value(user_key, location, options.verify_checksums);
+        let value = perf_time!(blob_read_time, self.options.clock, read())?;
         perf_count!(blob_read_count);
         perf_add!(blob_read_byte, location.size);
         record_tick(&self.options.statistics, Ticker::BlobDbBlobFileBytesRead, location.size);

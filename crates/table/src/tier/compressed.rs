@@ -21,7 +21,7 @@
 
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
-use esker_base::{Buffer, Result};
+use esker_base::{Buffer, Result, perf_add, perf_count};
 use esker_cache::tier::{Admission, FoundIn, Lookup, Recent, Saved, SecondaryCache, TierHit};
 use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Evicted, Handle, Role};
 use esker_format::compression::{CodecOptions, CompressionType, Compressor, Decompressor};
@@ -141,7 +141,10 @@ impl CompressedSecondaryCache {
     fn store(&self, key: &CacheKey, role: Role, stored: Stored, priority: CachePriority) -> Admission {
         let charge = size_of_val(&*stored.bytes) + size_of::<Stored>();
         match self.cache.insert(*key, stored, charge, priority, role) {
-            Ok(inserted) if Handle::is_in_cache(&inserted.handle) => Admission::Stored,
+            Ok(inserted) if Handle::is_in_cache(&inserted.handle) => {
+                perf_count!(compressed_sec_cache_insert_real_count);
+                Admission::Stored
+            }
             Ok(_) | Err(_) => Admission::Refused,
         }
     }
@@ -224,10 +227,16 @@ impl SecondaryCache for CompressedSecondaryCache {
             return Admission::Present;
         }
         if !self.recent.note(key) && !is_forced {
+            perf_count!(compressed_sec_cache_insert_dummy_count);
             return Admission::Remembered;
         }
         let stored = match CompressionType::from_u8(saved.codec) {
-            Ok(CompressionType::None) => self.compress(saved),
+            Ok(CompressionType::None) => {
+                let stored = self.compress(saved);
+                perf_add!(compressed_sec_cache_uncompressed_bytes, saved.bytes.len() as u64);
+                perf_add!(compressed_sec_cache_compressed_bytes, stored.bytes.len() as u64);
+                stored
+            }
             Ok(codec) => Stored { codec, bytes: saved.bytes.into() },
             Err(_) => return Admission::Refused,
         };

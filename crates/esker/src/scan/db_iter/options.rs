@@ -6,7 +6,7 @@ use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
-use esker_base::{Error, Result, SequenceNumber};
+use esker_base::{Error, Result, SequenceNumber, perf_add};
 use esker_table::blob::BlobReader;
 
 /// Options of an iterator. Names and defaults are RocksDB's, of `ReadOptions` and the family's
@@ -122,6 +122,14 @@ pub(crate) struct DbIterCounters {
 }
 
 impl DbIterCounters {
+    /// Adds the counts to those of the calling thread.
+    pub(super) fn add_to_perf_context(&self) {
+        perf_add!(iter_seek_count, self.seeks);
+        perf_add!(iter_next_count, self.nexts);
+        perf_add!(iter_prev_count, self.prevs);
+        perf_add!(iter_read_bytes, self.bytes_read);
+    }
+
     pub(super) fn add_to(&self, statistics: &Statistics) {
         for (ticker, count) in [
             (Ticker::NumberDbSeek, self.seeks),

@@ -17,7 +17,7 @@ use super::{Cursor, DbIterator, KeepAlive, Watched, deleted_run_memory};
 use crate::options::{MultiScanArgs, ReadOptions};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
-use esker_base::{Error, Result};
+use esker_base::{Error, Result, perf_count};
 use esker_format::key::InternalKeyComparator;
 use esker_table::{AheadCounts, AheadOptions, ScansAhead};
 
@@ -77,6 +77,7 @@ pub(super) fn check(
 ) -> Result<()> {
     let count = |ticker| statistics.into_iter().for_each(|s| s.record_tick(ticker, 1));
     count(Ticker::MultiscanPrepareCalls);
+    perf_count!(multiscan_prepare_count);
     args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))
 }
 

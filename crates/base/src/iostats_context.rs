@@ -1,0 +1,196 @@
+//! Bytes and times of one thread's file operations.
+//!
+//! In: [`iostats_add!`] and [`iostats_time!`] at files. Out: [`IoStatsContext::current`], for the
+//! thread. Names are RocksDB's (`include/rocksdb/iostats_context.h`).
+//!
+//! Counts are kept at every level of [`PerfLevel`](crate::perf_context::PerfLevel), as in RocksDB;
+//! times from `EnableTimeExceptForMutex` on, processor times from
+//! `EnableTimeAndCpuTimeExceptForMutex` on. Cost of a count: one addition to a thread-local number
+//! beside a call of the system. Cost of a time that the level leaves out: one thread-local read and
+//! a comparison.
+//!
+//! [`iostats_add!`]: crate::iostats_add
+//! [`iostats_time!`]: crate::iostats_time
+
+use std::cell::Cell;
+use std::fmt;
+
+macro_rules! numbers {
+    ($($field:ident,)*) => {
+        /// A copy of a thread's numbers since its last reset.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        #[non_exhaustive]
+        pub struct IoStatsContext {
+            $(#[doc = concat!("RocksDB's `", stringify!($field), "`.")] pub $field: u64,)*
+        }
+
+        impl IoStatsContext {
+            /// This thread's numbers since its last [`reset`](Self::reset).
+            ///
+            /// ```
+            /// use esker_base::iostats_context::IoStatsContext;
+            ///
+            /// IoStatsContext::reset();
+            /// // … read or write …
+            /// let io = IoStatsContext::current();
+            /// println!("{} bytes read, {} written", io.bytes_read, io.bytes_written);
+            /// # assert_eq!(io.bytes_read, 0);
+            /// ```
+            pub fn current() -> IoStatsContext {
+                with_live_iostats(|live| IoStatsContext { $($field: live.$field.get(),)* })
+            }
+
+            /// Sets all numbers of this thread to zero.
+            pub fn reset() {
+                with_live_iostats(|live| { $(live.$field.set(0);)* });
+            }
+
+            /// Name and value of each number, in RocksDB's order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+
+        /// A thread's numbers while they change; for the macros.
+        #[doc(hidden)]
+        #[derive(Debug)]
+        pub struct LiveIoStats {
+            $(pub $field: Cell<u64>,)*
+        }
+
+        thread_local! {
+            static LIVE: LiveIoStats = const { LiveIoStats { $($field: Cell::new(0),)* } };
+        }
+    };
+}
+
+numbers! {
+    bytes_read,
+    bytes_written,
+    open_nanos,
+    allocate_nanos,
+    write_nanos,
+    read_nanos,
+    range_sync_nanos,
+    fsync_nanos,
+    prepare_write_nanos,
+    logger_nanos,
+    cpu_write_nanos,
+    cpu_read_nanos,
+    hot_file_bytes_read,
+    warm_file_bytes_read,
+    cool_file_bytes_read,
+    cold_file_bytes_read,
+    ice_file_bytes_read,
+    unknown_non_last_level_bytes_read,
+    unknown_last_level_bytes_read,
+    hot_file_read_count,
+    warm_file_read_count,
+    cool_file_read_count,
+    cold_file_read_count,
+    ice_file_read_count,
+    unknown_non_last_level_read_count,
+    unknown_last_level_read_count,
+}
+
+#[doc(hidden)]
+#[inline]
+pub fn with_live_iostats<R>(f: impl FnOnce(&LiveIoStats) -> R) -> R {
+    LIVE.with(f)
+}
+
+/// RocksDB's text form, without numbers that are zero: `bytes_read = 1, open_nanos = 2`.
+impl fmt::Display for IoStatsContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (name, value) in self.iter().filter(|(_, value)| *value > 0) {
+            write!(f, "{separator}{name} = {value}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// `iostats_add!(bytes_read, n)`: adds `n` (a `u64`) to a number of this thread.
+#[macro_export]
+macro_rules! iostats_add {
+    ($field:ident, $amount:expr) => {
+        $crate::iostats_context::with_live_iostats(|live| {
+            live.$field.set(live.$field.get().wrapping_add($amount));
+        })
+    };
+}
+
+/// `iostats_time!(fsync_nanos, clock, { … })` runs the block, adds its nanoseconds by
+/// `clock.monotonic_nanos()`, and returns its value. `iostats_time!(read_nanos, cpu_read_nanos,
+/// clock, { … })` also adds its processor time by `clock.thread_cpu_nanos()`. It reads no clock
+/// below the level of a time. After a `return` or `?` in the block nothing is added.
+#[macro_export]
+macro_rules! iostats_time {
+    ($field:ident, $clock:expr, $body:expr) => {
+        if $crate::perf_context::perf_level() >= $crate::perf_context::PerfLevel::EnableTimeExceptForMutex {
+            let started = $clock.monotonic_nanos();
+            let out = $body;
+            $crate::iostats_add!($field, $clock.monotonic_nanos().saturating_sub(started));
+            out
+        } else {
+            $body
+        }
+    };
+    ($field:ident, $cpu_field:ident, $clock:expr, $body:expr) => {
+        if $crate::perf_context::perf_level()
+            >= $crate::perf_context::PerfLevel::EnableTimeAndCpuTimeExceptForMutex
+        {
+            let started = $clock.thread_cpu_nanos();
+            let out = $crate::iostats_time!($field, $clock, $body);
+            $crate::iostats_add!($cpu_field, $clock.thread_cpu_nanos().saturating_sub(started));
+            out
+        } else {
+            $crate::iostats_time!($field, $clock, $body)
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf_context::{PerfLevel, set_perf_level};
+
+    struct Ticking(Cell<u64>);
+
+    impl Ticking {
+        fn monotonic_nanos(&self) -> u64 {
+            self.0.set(self.0.get() + 10);
+            self.0.get()
+        }
+
+        fn thread_cpu_nanos(&self) -> u64 {
+            self.0.set(self.0.get() + 1);
+            self.0.get()
+        }
+    }
+
+    #[test]
+    fn counts_at_every_level_and_times_from_theirs_on() {
+        std::thread::spawn(|| {
+            let clock = Ticking(Cell::new(0));
+            set_perf_level(PerfLevel::Disable);
+            iostats_add!(bytes_read, 3);
+            assert_eq!(iostats_time!(read_nanos, cpu_read_nanos, clock, 7), 7);
+            assert_eq!(clock.0.get(), 0, "the clock was not read");
+            set_perf_level(PerfLevel::EnableTimeExceptForMutex);
+            assert_eq!(iostats_time!(read_nanos, cpu_read_nanos, clock, 7), 7);
+            let io = IoStatsContext::current();
+            assert_eq!((io.bytes_read, io.read_nanos, io.cpu_read_nanos), (3, 10, 0));
+            set_perf_level(PerfLevel::EnableTimeAndCpuTimeExceptForMutex);
+            iostats_time!(read_nanos, cpu_read_nanos, clock, ());
+            let io = IoStatsContext::current();
+            assert_eq!((io.read_nanos, io.cpu_read_nanos), (20, 21));
+            assert_eq!(io.to_string(), "bytes_read = 3, read_nanos = 20, cpu_read_nanos = 21");
+            IoStatsContext::reset();
+            assert_eq!(IoStatsContext::current(), IoStatsContext::default());
+        })
+        .join()
+        .unwrap();
+    }
+}
