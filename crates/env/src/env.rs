@@ -4,6 +4,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::fs::FileSystem;
 use crate::posix::PosixFileSystem;
 use crate::thread_pool::ThreadPool;
+use crate::thread_status::ThreadStatus;
 use crate::timer::Timer;
 use esker_base::sync::{Arc, OnceLock};
 
@@ -30,6 +31,22 @@ impl Env {
     /// An environment with this file system, the machine's clock and threads of its own.
     pub fn with_fs(fs: Arc<dyn FileSystem>) -> Env {
         Env::new(fs, Arc::new(SystemClock))
+    }
+
+    /// The status of each background thread, and of each thread of the user in an operation of a
+    /// database with `enable_thread_tracking`. Databases without the option show no operation. The
+    /// cost grows with the number of threads. RocksDB's `Env::GetThreadList`.
+    ///
+    /// ```
+    /// use esker_env::Env;
+    ///
+    /// for status in Env::default().get_thread_list() {
+    ///     let (operation, stage) = (status.operation_type.name(), status.operation_stage.name());
+    ///     println!("{}: {operation} {stage} {:?}", status.thread_type.name(), status.properties());
+    /// }
+    /// ```
+    pub fn get_thread_list(&self) -> Vec<ThreadStatus> {
+        self.pool.thread_registry().list(self.clock.monotonic_micros())
     }
 }
 

@@ -5,9 +5,9 @@
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle);
 //! [`posix`] (the real file system); [`mem`], [`crash`] and [`fault`] (files in memory, crashes and
 //! faults, for tests); [`read_many`](read_many()) (several reads together); [`direct`] (direct
-//! I/O); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (the pace of writes);
-//! [`sst_file_manager`] (disk space, and the pace of deletions); [`info_log`]; [`random`] and
-//! [`system`]; [`forked`] (child processes, for tests).
+//! I/O); [`thread_pool`] with [`thread_status`], and [`timer`]; [`rate_limiter`] and
+//! [`file_writer`] (the pace of writes); [`sst_file_manager`] (disk space, and the pace of
+//! deletions); [`info_log`]; [`random`] and [`system`]; [`forked`] (child processes, for tests).
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, reads the clock, sleeps or starts a thread.
@@ -67,6 +67,7 @@ pub mod sst_file_manager;
 mod stop_watch;
 pub mod system;
 pub mod thread_pool;
+pub mod thread_status;
 pub mod timer;
 
 #[cfg(shuttle)]

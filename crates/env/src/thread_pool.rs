@@ -19,6 +19,7 @@
 //!  5. In a forked child, the pool has the parent's limits, but queues of its own and none of the
 //!     parent's threads and jobs.
 
+use crate::thread_status::ThreadRegistry;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::PerProcess;
 use esker_base::sync::process::atomic::AtomicUsize;
@@ -66,6 +67,8 @@ pub struct ThreadPool {
 /// One priority.
 struct Queue {
     priority: Priority,
+    /// The threads of all priorities, with their operations.
+    registry: Arc<ThreadRegistry>,
     state: Mutex<State>,
     /// A copy of the limit for a forked child, in which a vanished thread may hold the lock.
     limit: AtomicUsize,
@@ -100,17 +103,23 @@ impl ThreadPool {
 
     fn queues(&self) -> &[Arc<Queue>; 3] {
         self.queues.get(|parents| {
+            let registry = Arc::new(ThreadRegistry::default());
             Priority::ALL.map(|priority| {
                 let first = usize::from(priority != Priority::Bottom);
                 let limit =
                     parents.map_or(first, |queues| queues[priority as usize].limit.load(Ordering::Relaxed));
-                Arc::new(Queue::new(priority, limit))
+                Arc::new(Queue::new(priority, limit, registry.clone()))
             })
         })
     }
 
     fn queue(&self, priority: Priority) -> &Arc<Queue> {
         &self.queues()[priority as usize]
+    }
+
+    /// The operations of the pool's threads, and of others that work beside them.
+    pub fn thread_registry(&self) -> &Arc<ThreadRegistry> {
+        &self.queues()[0].registry
     }
 
     /// Runs `job` on a thread of this priority when one is free. `tag` is for
@@ -228,9 +237,10 @@ impl fmt::Debug for ThreadPool {
 }
 
 impl Queue {
-    fn new(priority: Priority, limit: usize) -> Queue {
+    fn new(priority: Priority, limit: usize, registry: Arc<ThreadRegistry>) -> Queue {
         Queue {
             priority,
+            registry,
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
                 limit,
@@ -334,6 +344,7 @@ impl Queue {
 
     /// Runs jobs on thread `index` until the thread must end.
     fn work(&self, index: usize) {
+        self.registry.register(self.priority.into());
         let mut state = self.state.lock();
         loop {
             // Lowering the limit wakes all threads, so that no job's wake-up is lost on a thread

@@ -165,6 +165,12 @@ mod sst_file_reader;
 mod sst_file_writer;
 #[cfg(test)]
 mod tests;
+/// The operations of threads: the items of [`Env::get_thread_list`].
+pub mod thread_status {
+    pub use esker_env::thread_status::{
+        CompactionProperty, FlushProperty, OperationStage, OperationType, ThreadStatus, ThreadType,
+    };
+}
 pub mod trace;
 mod ttl;
 pub mod txn;

@@ -22,8 +22,8 @@ use super::remote;
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
-    AutomaticCompaction, CompactionReport, DbState, Engine, ErrorReason, QueuedManualCompaction, contained,
-    maybe_schedule, publish_super_version, release_marks,
+    AutomaticCompaction, CompactionReport, DbState, Engine, ErrorReason, QueuedManualCompaction,
+    compaction_properties, contained, maybe_schedule, publish_super_version, release_marks,
 };
 use crate::files::open_table::open_file;
 use crate::merge::CompactionIteratorStats;
@@ -39,6 +39,7 @@ use esker_base::sync::{Arc, thread};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::spawn_scoped;
 use esker_env::sst_file_manager::CompactionRoom;
+use esker_env::thread_status::{OperationStage, OperationType, SharedOperation, begin_stage};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 use std::collections::HashSet;
@@ -268,6 +269,9 @@ fn request_token(engine: &Arc<Engine>, limiter: &Arc<ConcurrentTaskLimiter>) -> 
 fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {
     let plan = &task.plan;
     let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
+    let properties = || compaction_properties(job, plan);
+    let _operation = engine.track(OperationType::Compaction, Some(&task.cf), properties);
+    let _stage = begin_stage(OperationStage::CompactionRun);
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
         engine.report_trivial_move_begin(job, &task.cf, plan);
@@ -416,11 +420,17 @@ fn run_subjobs(
             results.push((number, run_one(number, start.clone(), end.clone())));
         }
     };
+    let operation = SharedOperation::current();
+    let (operation, run_some) = (&operation, &run_some);
     let mut results = match ranges.len() {
         1 => run_some(),
         ranges => thread::scope(|scope| {
             // The threads that the system gives, perhaps only this one, run all ranges.
-            let spawned = (1..ranges).map_while(|_| spawn_scoped(scope, "esker:subcompact", run_some).ok());
+            let help = move || {
+                let _joined = operation.join();
+                run_some()
+            };
+            let spawned = (1..ranges).map_while(|_| spawn_scoped(scope, "esker:subcompact", help).ok());
             let others: Vec<_> = spawned.collect();
             let mut results = run_some();
             let joined = others.into_iter().map(|t| t.join().expect("a subcompaction does not panic"));
@@ -446,6 +456,7 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
         return Vec::new();
     }
     let _watch = engine.time(Histogram::SubcompactionSetupTime);
+    let _stage = begin_stage(OperationStage::CompactionPrepare);
     let icmp = &task.cf.icmp;
     let mut anchors: Vec<(Vec<u8>, u64)> = Vec::new();
     for (_, file) in plan.input_files() {
@@ -517,6 +528,7 @@ fn install(
     // scans remember.
     let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
     task.installs.store(true, Ordering::Relaxed);
+    let _stage = begin_stage(OperationStage::CompactionInstall);
     let mut manifest = engine.manifest.lock();
     if task.cf.is_dropped() {
         return Err(Error::column_family_dropped("the family was dropped while it was compacted"));

@@ -20,6 +20,7 @@ use crate::picker::CompactionPlan;
 use crate::version::Numbers;
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_env::thread_status::{OperationStage, begin_stage};
 use esker_format::blob::BlobIndex;
 use esker_format::compression::CompressionType;
 use esker_format::deleted_runs::LongDeletedRun;
@@ -310,6 +311,7 @@ impl<'a> Outputs<'a> {
             if file.is_empty() {
                 file.abandon();
             } else {
+                let _stage = begin_stage(OperationStage::CompactionSyncFile);
                 let table = file.finish(&self.context, self.epoch_number, self.table.oldest_seconds)?;
                 self.finished.push(table.meta);
                 check_space_limit(self.context.options)?;

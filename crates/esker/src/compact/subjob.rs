@@ -30,6 +30,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::{IoKind, IoPriority};
+use esker_env::thread_status::{IoProgress, OperationStage, begin_stage};
 use esker_format::compression::CompressionType;
 use esker_format::cursor::InternalIterator;
 use esker_format::deleted_runs::LongDeletedRun;
@@ -129,6 +130,7 @@ pub(super) fn run(
 ) -> SubjobResult {
     let _calls = called_by(TableReaderCaller::Compaction, None);
     let _activity = IoActivity::Compaction.begin();
+    let _stage = begin_stage(OperationStage::CompactionProcessKv);
     let (engine, plan) = (context.engine, context.plan);
     let compression = output_compression(plan, context.options);
     let times = (context.options.kept_seconds() > 0).then_some(&context.placement.times);
@@ -242,6 +244,7 @@ fn write_all<'a>(
     if outputs.progress.is_some() {
         entries.mark_keys();
     }
+    let mut progress = IoProgress::of_compaction();
     entries.seek_to_first();
     while entries.valid() {
         if context.cf.is_dropped() {
@@ -253,6 +256,7 @@ fn write_all<'a>(
             }
             _ => outputs.add(&mut entries)?,
         }
+        progress.entry();
         entries.next();
     }
     entries.status()?;

@@ -25,7 +25,9 @@ use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily, log_
 use super::stats_history::{begin_stats_history, schedule_stats_history};
 use super::{Db, identity, jobs, log_header};
 use crate::cf::{ColumnFamilySet, FamilyState};
-use crate::engine::{DbState, Engine, EngineParts, PrimaryFollower, Secondary, publish_super_versions};
+use crate::engine::{
+    DbState, Engine, EngineParts, PrimaryFollower, Secondary, publish_super_versions, track_open,
+};
 use crate::files::{other_directories, take_directories};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::observe::observer;
@@ -73,6 +75,7 @@ impl Db {
         notes_options: bool,
     ) -> Result<Db> {
         let _activity = IoActivity::DbOpen.begin();
+        let _operation = track_open(options, path);
         let mut options = options.clone();
         options.validate()?;
         options.make_paths_absolute()?;

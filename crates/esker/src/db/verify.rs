@@ -6,6 +6,7 @@ use crate::files::open_table::open_file;
 use crate::files::{ChecksumReads, under_either_name, verify_file_checksum};
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{Error, FileNumber, IoActivity, Result};
+use esker_env::thread_status::OperationType;
 use esker_format::trace::TableReaderCaller;
 use esker_table::trace::called_by;
 
@@ -93,6 +94,7 @@ impl Db {
         self.engine().check_process()?;
         let _calls = called_by(TableReaderCaller::UserVerifyChecksum, None);
         let _activity = IoActivity::VerifyDbChecksum.begin();
+        let _operation = self.engine().track(OperationType::VerifyDbChecksum, None, || [0; 6]);
         for family in self.engine().families.all() {
             let super_version = family.pinned_super_version();
             for (_, file) in super_version.version.all_files() {
@@ -125,6 +127,7 @@ impl Db {
             return Err(Error::invalid_argument(what));
         };
         let _activity = IoActivity::VerifyFileChecksums.begin();
+        let _operation = engine.track(OperationType::VerifyFileChecksums, None, || [0; 6]);
         let reads = ChecksumReads::new(factory, engine.fs().as_ref(), &engine.options);
         for family in engine.families.all() {
             let super_version = family.pinned_super_version();

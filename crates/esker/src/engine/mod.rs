@@ -11,7 +11,7 @@
 //!  5. `jobs`: starts jobs
 //!  6. `stall`, `covered`, `background_error`, `scrub`, `space`
 //!
-//! `traces`, `report`, `counters`, `under_way`, `periodic_work` and `parts` help them.
+//! `open_tag`, `threads`, `report`, `counters`, `under_way`, `periodic_work` and `parts` help them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
@@ -30,6 +30,7 @@ mod covered;
 mod history;
 mod install;
 mod jobs;
+mod open_tag;
 mod parts;
 mod periodic_work;
 mod report;
@@ -38,9 +39,9 @@ mod secondary;
 mod space;
 mod stall;
 mod state;
+mod threads;
 mod times;
 mod totals;
-mod traces;
 mod under_way;
 
 use background_error::must_be_in_force;
@@ -50,6 +51,7 @@ pub(crate) use install::{
     forget_shares, publish_super_version, publish_super_versions, queue_if_due, release_marks,
 };
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes, take_flush};
+pub(crate) use open_tag::{PREPARED, ROWS, TRACKED};
 pub(crate) use parts::EngineParts;
 use periodic_work::PeriodicWork;
 pub(crate) use report::{CompactionReport, SubcompactionReport};
@@ -60,6 +62,7 @@ pub(crate) use secondary::{
 };
 pub(crate) use stall::StallState;
 pub(crate) use state::{AutomaticCompaction, DbState, FlushRequest, QueuedManualCompaction};
+pub(crate) use threads::{compaction_properties, track_open};
 pub(crate) use under_way::UnderWay;
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
@@ -135,11 +138,6 @@ pub(crate) struct UnwrittenOptions {
     pub(crate) timer: Option<Repeating>,
 }
 
-/// The bit of [`Engine::open_tag`] that sends reads to the commit table.
-pub(crate) const PREPARED: u64 = 1 << 62;
-/// The bit of [`Engine::open_tag`] that sends gets to the row cache.
-pub(crate) const ROWS: u64 = 1 << 61;
-
 /// The shared state of one open database.
 pub(crate) struct Engine {
     // Fields that never change after the open.
@@ -169,7 +167,8 @@ pub(crate) struct Engine {
     pub(crate) tag: u64,
     /// `tag` while the database is open, then 0. Reads compare it with their family's tag. While
     /// reads and writes are traced, the bit `trace::TRACED` is added; with a commit table always
-    /// the bit [`PREPARED`], with a row cache [`ROWS`].
+    /// the bit [`PREPARED`], with a row cache [`ROWS`], and with `enable_thread_tracking`
+    /// [`TRACKED`].
     pub(crate) open_tag: AtomicU64,
     /// Rows of tables, if the options have a row cache. Gets under a commit table pass it by.
     pub(crate) row_cache: Option<RowCache>,

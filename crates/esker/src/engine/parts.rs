@@ -1,8 +1,9 @@
 //! Makes an [`Engine`] from the result of recovery.
 
+use super::open_tag::untraced_tag;
 use super::{
-    AutoRecovery, DbState, Engine, EngineCounters, PREPARED, PeriodicWork, Purger, ROWS, Secondary,
-    StallState, StatsDump, UnwrittenOptions, rank,
+    AutoRecovery, DbState, Engine, EngineCounters, PeriodicWork, Purger, Secondary, StallState, StatsDump,
+    UnwrittenOptions, rank,
 };
 use crate::cf::ColumnFamilySet;
 use crate::files::RowCache;
@@ -49,12 +50,6 @@ pub(crate) struct EngineParts {
     pub(crate) lock: Option<Box<dyn FileLock>>,
 }
 
-/// The value of `Engine::open_tag` while nothing is traced.
-pub(super) fn plain_tag(tag: u64, has_commits: bool, has_rows: bool) -> u64 {
-    let prepared = if has_commits { PREPARED } else { 0 };
-    tag | prepared | if has_rows { ROWS } else { 0 }
-}
-
 impl Engine {
     /// An idle engine: no job runs, nothing is stalled.
     pub(crate) fn new(parts: EngineParts) -> Engine {
@@ -65,6 +60,7 @@ impl Engine {
         let last_sequence = parts.numbers.last_sequence();
         let shutting_down = Arc::new(AtomicBool::new(false));
         let row_cache = parts.options.row_cache.clone().map(RowCache::new);
+        let open_tag = untraced_tag(parts.tag, parts.commits.is_some(), &parts.options);
         Engine {
             purger: Arc::new(Purger::new(shutting_down.clone())),
             counters: EngineCounters::new(parts.options.env.clock.as_ref()),
@@ -87,7 +83,7 @@ impl Engine {
             jobs: OnceLock::new(),
             info_log: parts.info_log,
             tag: parts.tag,
-            open_tag: AtomicU64::new(plain_tag(parts.tag, parts.commits.is_some(), row_cache.is_some())),
+            open_tag: AtomicU64::new(open_tag),
             row_cache,
             traces: parts.traces,
             scheduler: parts.scheduler,

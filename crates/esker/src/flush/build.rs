@@ -21,6 +21,7 @@ use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, IoActivity, Result, SequenceNumber, Severity};
+use esker_env::thread_status::IoProgress;
 use esker_format::cursor::ScanIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::range_del::FragmentedRangeTombstones;
@@ -160,8 +161,10 @@ impl BuildTable<'_> {
         let table = NewTable::of_level_0(job.number, context.family_options, 0);
         let mut output = TableOutput::create(context, &table)?;
         entries.seek_to_first();
+        let mut progress = IoProgress::of_flush();
         while entries.valid() {
             blobs.add(&mut output, entries.key(), entries.value())?;
+            progress.entry();
             entries.next();
         }
         entries.status()?;

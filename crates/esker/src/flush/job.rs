@@ -36,6 +36,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::IoPriority;
+use esker_env::thread_status::{OperationStage, OperationType, begin_stage};
 use esker_format::seqno_to_time::SeqnoToTimeMapping;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
@@ -118,6 +119,10 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part]) -> Result
         return Ok(());
     }
     let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
+    let memory = || parts.iter().flat_map(|part| &part.memtables).map(|mem| mem.approximate_memory_usage());
+    let properties = || [job, memory().sum::<usize>() as u64, 0, 0, 0, 0];
+    let _operation = engine.track(OperationType::Flush, Some(&parts[0].cf), properties);
+    let _stage = begin_stage(OperationStage::FlushRun);
     for part in parts {
         engine.report_flush_begin(job, &part.cf, &part.memtables, request.reason);
     }
@@ -136,6 +141,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part]) -> Result
     let dropped = match built.and_then(|()| install(engine, job, request, parts, &files)) {
         Ok(dropped) => dropped,
         Err(e) => {
+            let _stage = begin_stage(OperationStage::MemtableRollback);
             discard(engine, parts.iter().zip(&files));
             give_back(engine, parts);
             return Err(e);
@@ -222,6 +228,7 @@ fn build_all(
     }
     let (snapshots, prepared) = engine.snapshots_for_job()?;
     let db_options = engine.db_options();
+    let _stage = begin_stage(OperationStage::FlushWriteL0);
     for part in parts {
         let build = BuildTable {
             output: OutputContext {
@@ -260,6 +267,7 @@ fn install(
     parts: &[Part],
     files: &[BuiltTable],
 ) -> Result<Vec<usize>> {
+    let _stage = begin_stage(OperationStage::MemtableInstallFlushResults);
     let mut manifest = engine.manifest.lock();
     // No family is dropped while the MANIFEST is locked.
     let is_dropped = |i: &usize| parts[*i].cf.is_dropped();

@@ -92,7 +92,7 @@ impl DbInner {
         let own = options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.check_own(snapshot));
         let own = own.and_then(|()| (0..families).try_for_each(|i| self.check_family(keys.family(i))));
         let is_traced = own.is_ok() && families > 0 && self.may_be_traced(keys.family(0));
-        let _get = if is_traced { self.trace_multi_get(options, keys) } else { None };
+        let _get = if is_traced { self.trace_multi_get(options, keys, entities) } else { None };
         if let Err(e) = own {
             return (0..keys.len()).for_each(|i| output.set(i, Answer::Made(Err(e.clone()))));
         }

@@ -91,7 +91,7 @@ impl DbInner {
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Result<()> {
         let _traced = if self.may_be_traced(read.cf) {
-            let traced = self.trace_get(read.cf, read.options, key)?;
+            let traced = self.trace_get(read.cf, read.options, key, read.entities)?;
             if let Some(commits) = &self.engine.commits {
                 return self.find_committed(read, key, commits, settle);
             }
@@ -219,7 +219,7 @@ impl DbInner {
         cf: &ColumnFamily,
         key: &[u8],
     ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
-        let _get = if self.may_be_traced(cf) { self.trace_get(cf, options, key)? } else { None };
+        let _get = if self.may_be_traced(cf) { self.trace_get(cf, options, key, false)? } else { None };
         self.timestamped(options, cf, key)?.get(key)
     }
 

@@ -288,6 +288,11 @@ option_struct! {
         persist_stats_to_disk: bool = false, fixed;
         /// Bytes of snapshots in memory above which the oldest are dropped. Default 1 MiB. Mutable.
         stats_history_buffer_size: usize = 1 << 20, mutable;
+        /// Shows the operations of the database in
+        /// [`Env::get_thread_list`](crate::Env::get_thread_list): flushes, compactions, gets,
+        /// multi-gets, seeks, verifications and the opening itself. Each get then takes two locks
+        /// of its own thread. Default false. Fixed.
+        enable_thread_tracking: bool = false, fixed;
         /// The least level of lines in LOG. Default `Info`. Fixed.
         info_log_level: InfoLogLevel = InfoLogLevel::default(), fixed;
         /// LOG bytes at which a new LOG begins; 0: never. Default 0. Fixed.
@@ -415,8 +420,6 @@ option_struct! {
         enforce_write_buffer_manager_during_recovery: bool = true, fixed;
         /// Accepted without effect: no key is missed in either mode. Default false. Fixed.
         prefix_seek_opt_in_only: bool = false, fixed;
-        /// Accepted without effect: threads have no status list. Default false. Fixed.
-        enable_thread_tracking: bool = false, fixed;
         /// Accepted without effect: see `track_and_verify_wals`. Default false. Fixed.
         track_and_verify_wals_in_manifest: bool = false, fixed;
         /// Accepted without effect: each WAL says where the one before it ended, in a batch that

@@ -213,9 +213,7 @@ impl DbIterator {
         if !self.is_here() {
             return;
         }
-        if self.is_traced() {
-            self.trace_end(false);
-        }
+        let _traced = if self.is_traced() { self.trace_end(false) } else { None };
         let start = self.begin_seek();
         self.leave_ranges();
         self.catch_up();
@@ -228,9 +226,7 @@ impl DbIterator {
         if !self.is_here() {
             return;
         }
-        if self.is_traced() {
-            self.trace_end(true);
-        }
+        let _traced = if self.is_traced() { self.trace_end(true) } else { None };
         let start = self.begin_seek();
         self.leave_ranges();
         self.catch_up();
@@ -243,9 +239,7 @@ impl DbIterator {
         if !self.is_here() {
             return;
         }
-        if self.is_traced() {
-            self.trace_seek(target.as_ref(), false);
-        }
+        let _traced = if self.is_traced() { self.trace_seek(target.as_ref(), false) } else { None };
         let start = self.begin_seek();
         if self.planned.is_some() {
             self.enter_range(target.as_ref(), false);
@@ -260,9 +254,7 @@ impl DbIterator {
         if !self.is_here() {
             return;
         }
-        if self.is_traced() {
-            self.trace_seek(target.as_ref(), true);
-        }
+        let _traced = if self.is_traced() { self.trace_seek(target.as_ref(), true) } else { None };
         let start = self.begin_seek();
         if self.planned.is_some() {
             self.enter_range(target.as_ref(), true);

@@ -102,6 +102,7 @@ mod storage_info;
 mod styles;
 mod table_filter;
 mod task_limiter;
+mod thread_list;
 mod tiering;
 mod timestamps;
 mod traces;

@@ -1,0 +1,49 @@
+//! The bits of `Engine::open_tag`: reads that do more than look up a key take another way.
+//!
+//! In: the options, and traces that start and end. Out: one word. A read compares it with the tag
+//! of its family anyway; while the word has a bit, they differ. So a get, a multi-get or a seek
+//! pays nothing for what is off.
+
+use super::Engine;
+use crate::options::DbOptions;
+use crate::trace::TRACED;
+use esker_base::sync::atomic::Ordering::Relaxed;
+
+/// The bit that sends reads to the commit table.
+pub(crate) const PREPARED: u64 = 1 << 62;
+/// The bit that sends gets to the row cache.
+pub(crate) const ROWS: u64 = 1 << 61;
+/// The bit that shows reads in the list of threads.
+pub(crate) const TRACKED: u64 = 1 << 60;
+
+/// The value of `open_tag` while nothing is traced.
+pub(super) fn untraced_tag(tag: u64, has_commits: bool, options: &DbOptions) -> u64 {
+    let bits = [
+        (has_commits, PREPARED),
+        (options.row_cache.is_some(), ROWS),
+        (options.enable_thread_tracking, TRACKED),
+    ];
+    bits.iter().filter(|(is_set, _)| *is_set).fold(tag, |tag, (_, bit)| tag | bit)
+}
+
+impl Engine {
+    /// Sets or clears the bit by the running traces. Call it after each start or end of a trace. In
+    /// a closed database it does nothing.
+    pub(crate) fn update_traced(&self) {
+        // If two threads call at once, the later call sees both changes.
+        let _marking = self.traces.marking.lock();
+        let is_traced = self.traces.want_gets();
+        let plain = untraced_tag(self.tag, self.commits.is_some(), &self.options);
+        let traced = plain | TRACED;
+        let (from, to) = if is_traced { (plain, traced) } else { (traced, plain) };
+        // The exchange fails if the bit is right already, or if the database was closed.
+        _ = self.open_tag.compare_exchange(from, to, Relaxed, Relaxed);
+    }
+
+    /// Ends all traces when the database closes.
+    pub(crate) fn end_traces(&self) {
+        if let Err(e) = self.traces.end() {
+            esker_base::info_log!(self.info_log, Warn, "A trace is not complete: {e}");
+        }
+    }
+}
