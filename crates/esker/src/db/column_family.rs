@@ -80,6 +80,29 @@ impl ColumnFamilyHandle {
 }
 
 impl Db {
+    /// Reports to listeners that a handle is destroyed, and drops it. Handles are clones: the drop
+    /// of a handle without this call is not reported. RocksDB's `DestroyColumnFamilyHandle`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let users = db.create_column_family("users", &Default::default())?;
+    /// db.destroy_column_family_handle(users)?;
+    /// assert!(db.column_family("users").is_some());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: a family of another database · `NotSupported` in a forked child of the
+    /// process that opened the database.
+    pub fn destroy_column_family_handle(&self, family: ColumnFamilyHandle) -> Result<()> {
+        self.inner.check_family(&family.cf)?;
+        for listener in &self.engine().options.listeners {
+            listener.on_column_family_handle_deletion_started(family.id(), family.name());
+        }
+        drop(family);
+        Ok(())
+    }
+
     /// The family that every database has.
     pub fn default_column_family(&self) -> ColumnFamilyHandle {
         ColumnFamilyHandle { cf: self.engine().families.default_family().clone() }

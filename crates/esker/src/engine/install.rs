@@ -292,7 +292,7 @@ fn stall_of(family: &FamilyState) -> WriteStall {
     WriteStall::of(stall_inputs(family), &family.options)
 }
 
-fn stall_inputs(family: &FamilyState) -> StallInputs {
+pub(super) fn stall_inputs(family: &FamilyState) -> StallInputs {
     StallInputs {
         waiting_memtables: family.memtables.immutables.len(),
         level0_files: level0_files_for_stalls(&family.version, family.options.compaction_style),

@@ -208,8 +208,13 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     }
     engine.purger.request();
     maybe_schedule(engine, &mut state);
+    let is_reported = matches!(kind, Job::Flush | Job::Compaction);
+    let pressure = if is_reported { engine.begin_pressure(&mut state) } else { None };
     engine.state_changed.notify_all();
     drop(state);
+    if let Some(pressure) = pressure {
+        engine.report_pressure(&pressure);
+    }
     engine.start_refused_threads();
     epoch::collect();
 }

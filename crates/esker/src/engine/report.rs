@@ -632,7 +632,7 @@ impl Engine {
     }
 
     /// Calls `notify`, and returns false if it panics. A recovery continues in both cases.
-    fn outlive(&self, what: &str, notify: impl FnOnce()) -> bool {
+    pub(super) fn outlive(&self, what: &str, notify: impl FnOnce()) -> bool {
         let called = contained(what, Severity::NoError, || {
             notify();
             Ok(())

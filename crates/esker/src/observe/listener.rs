@@ -125,6 +125,12 @@ pub trait EventListener: Send + Sync {
     fn on_file_close_finish(&self, _info: &FileOperationInfo) {}
     /// One of these operations failed; called after the call for its kind.
     fn on_io_error(&self, _info: &FileOperationInfo) {}
+    /// A flush or compaction job has ended, on the thread that ran it; also if the pressure is as
+    /// before. A close waits for the call.
+    fn on_background_job_pressure_changed(&self, _pressure: &BackgroundJobPressure) {}
+    /// A handle is about to be destroyed by
+    /// [`Db::destroy_column_family_handle`](crate::Db::destroy_column_family_handle).
+    fn on_column_family_handle_deletion_started(&self, _cf_id: ColumnFamilyId, _cf_name: &str) {}
     /// The database begins to close, or to cancel its background work. Called once. Jobs may still
     /// run, and their events may follow.
     fn on_db_shutdown_begin(&self) {}
@@ -134,6 +140,33 @@ impl fmt::Debug for dyn EventListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("EventListener")
     }
+}
+
+/// The jobs that wait and run, and the distance of writers from a stall.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct BackgroundJobPressure {
+    /// Compactions that wait for a thread or run.
+    pub compaction_scheduled: usize,
+    /// Compactions that run.
+    pub compaction_running: usize,
+    /// Those of `compaction_scheduled` with low priority: all.
+    pub compaction_low_scheduled: usize,
+    /// Those of `compaction_running` with low priority: all.
+    pub compaction_low_running: usize,
+    /// Those of `compaction_scheduled` with bottom priority: none.
+    pub compaction_bottom_scheduled: usize,
+    /// Those of `compaction_running` with bottom priority: none.
+    pub compaction_bottom_running: usize,
+    /// Flushes that wait for a thread or run.
+    pub flush_scheduled: usize,
+    /// Flushes that run.
+    pub flush_running: usize,
+    /// Level-0 files or bytes to compact, in percent of the number that slows writers down: the
+    /// highest of all families. Above 100 while writers are slow.
+    pub write_stall_proximity_pct: u64,
+    /// Whether compactions of any family are behind.
+    pub compaction_speedup_active: bool,
 }
 
 /// One flush.

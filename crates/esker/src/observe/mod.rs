@@ -28,10 +28,11 @@ pub(crate) use file_operations::observer;
 pub use file_operations::{FileOperationInfo, FileOperationType};
 pub use json::JsonWriter;
 pub use listener::{
-    BackgroundErrorRecoveryInfo, BlobFileAdditionInfo, BlobFileCreationBriefInfo, BlobFileCreationInfo,
-    BlobFileDeletionInfo, BlobFileGarbageInfo, CompactionFileInfo, CompactionJobInfo, EventListener,
-    ExternalFileIngestionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
-    TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo, WriteStallInfo,
+    BackgroundErrorRecoveryInfo, BackgroundJobPressure, BlobFileAdditionInfo, BlobFileCreationBriefInfo,
+    BlobFileCreationInfo, BlobFileDeletionInfo, BlobFileGarbageInfo, CompactionFileInfo, CompactionJobInfo,
+    EventListener, ExternalFileIngestionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo,
+    SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo,
+    WriteStallInfo,
 };
 pub use metadata::{
     BlobMetaData, ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData,

@@ -3,9 +3,9 @@
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule, OpKind};
 use esker::observe::{
-    BlobFileCreationBriefInfo, BlobFileCreationInfo, BlobFileDeletionInfo, CompactionFileInfo,
-    CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FileOperationInfo, FileOperationType,
-    FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
+    BackgroundJobPressure, BlobFileCreationBriefInfo, BlobFileCreationInfo, BlobFileDeletionInfo,
+    CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FileOperationInfo,
+    FileOperationType, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
 };
 use esker::options::CompressionType;
 use esker::{
@@ -465,4 +465,74 @@ fn listeners_see_blob_files_from_their_beginning_to_their_deletion() {
     let noted = blobs.0.lock().unwrap();
     assert_eq!(noted.len(), 2, "{noted:?}");
     assert_eq!(noted[1], format!("created {}.blob 0 false", number(&noted[0])));
+}
+
+/// Records the pressure after each job.
+#[derive(Default)]
+struct Pressures(Mutex<Vec<BackgroundJobPressure>>, Mutex<Vec<String>>);
+
+impl EventListener for Pressures {
+    fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {
+        self.0.lock().unwrap().push(*pressure);
+    }
+    fn on_column_family_handle_deletion_started(&self, id: esker::ColumnFamilyId, name: &str) {
+        self.1.lock().unwrap().push(format!("{name} {}", id.0));
+    }
+}
+
+impl Pressures {
+    /// The reports, once there are `count` of them.
+    fn wait_for(&self, count: usize) -> Vec<BackgroundJobPressure> {
+        for _ in 0..1000 {
+            if self.0.lock().unwrap().len() >= count {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+#[test]
+fn the_pressure_is_reported_after_each_job() {
+    let (mut options, _) = options();
+    let pressures = Arc::new(Pressures::default());
+    options.db.listeners = vec![pressures.clone()];
+    options.cf.disable_auto_compactions = true;
+    options.cf.level0_slowdown_writes_trigger = 8;
+    let db = Db::open(&options, "/db").unwrap();
+    let mut proximity = Vec::new();
+    for _ in 0..3 {
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        let seen = pressures.wait_for(1);
+        assert!(seen.iter().all(|p| (p.flush_scheduled, p.flush_running, p.compaction_running) == (0, 0, 0)));
+        proximity.extend(seen.iter().map(|p| p.write_stall_proximity_pct));
+    }
+    assert_eq!(proximity, [12, 25, 37], "one, two and three of eight files");
+    db.compact_range(None, None).unwrap();
+    let seen = pressures.wait_for(1);
+    let last = seen.last().unwrap();
+    assert_eq!((last.write_stall_proximity_pct, last.compaction_scheduled), (0, 0), "{seen:?}");
+    assert!(!last.compaction_speedup_active);
+    db.close().unwrap();
+    assert!(pressures.0.lock().unwrap().is_empty(), "a close waits for reports");
+}
+
+#[test]
+fn the_destruction_of_a_handle_is_reported() {
+    let (mut options, _) = options();
+    let pressures = Arc::new(Pressures::default());
+    options.db.listeners = vec![pressures.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.create_column_family("users", &options.cf).unwrap();
+    drop(family.clone());
+    assert!(pressures.1.lock().unwrap().is_empty());
+    db.destroy_column_family_handle(family.clone()).unwrap();
+    assert_eq!(*pressures.1.lock().unwrap(), ["users 1"]);
+    assert!(family.name() == "users" && db.column_family("users").is_some());
+    let (other, _) = self::options();
+    let other = Db::open(&other, "/db").unwrap();
+    other.destroy_column_family_handle(family).unwrap_err();
+    assert_eq!(pressures.1.lock().unwrap().len(), 1);
 }
