@@ -3,7 +3,7 @@
 use crate::block_source::BlockKind;
 use esker_base::perf_context::{PerfLevel, perf_level};
 use esker_base::stats::{Histogram, Statistics, Ticker};
-use esker_base::{perf_add, perf_count};
+use esker_base::{IoActivity, perf_add, perf_count};
 use esker_cache::InsertOutcome;
 use esker_cache::tier::{Admission, FoundIn};
 use esker_env::Clock;
@@ -167,6 +167,26 @@ pub(crate) fn read_again(statistics: Option<&Arc<Statistics>>, helped: bool) {
 pub(crate) fn footer_is_damaged(statistics: Option<&Arc<Statistics>>) {
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::SstFooterCorruptionCount, 1);
+    }
+}
+
+/// Counts bytes that one read has brought for a scan, the next block's included: RocksDB counts
+/// those of compactions apart.
+pub(crate) fn prefetched(statistics: Option<&Arc<Statistics>>, bytes: u64) {
+    let Some(statistics) = statistics else { return };
+    if IoActivity::current() == IoActivity::Compaction {
+        statistics.record_in_histogram(Histogram::CompactionPrefetchBytes, bytes);
+    } else {
+        statistics.record_tick(Ticker::PrefetchBytes, bytes);
+    }
+}
+
+/// Counts a block that an earlier read has brought.
+pub(crate) fn prefetch_used(statistics: Option<&Arc<Statistics>>, bytes: u64) {
+    let Some(statistics) = statistics else { return };
+    if IoActivity::current() != IoActivity::Compaction {
+        statistics.record_tick(Ticker::PrefetchHits, 1);
+        statistics.record_tick(Ticker::PrefetchBytesUseful, bytes);
     }
 }
 

@@ -6,9 +6,10 @@
 //! ([`ScanLength`]), it starts with the first missing block. One read brings the scan's blocks,
 //! each into memory of its own. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
+use crate::counts;
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
-use esker_base::stats::Statistics;
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::{Buffer, Result};
 use esker_env::rate_limiter::{IoKind, IoPriority, RateLimiter};
@@ -120,6 +121,10 @@ pub(crate) struct Readahead {
     /// The start of the last block; the next field is its end.
     last_start: u64,
     last_end: u64,
+    /// Counts readahead and its use.
+    statistics: Option<Arc<Statistics>>,
+    /// Whether bytes were read ahead.
+    has_read: bool,
     /// Progress of its reader.
     pub(crate) long: LongScan,
 }
@@ -142,8 +147,32 @@ impl Readahead {
             course: Course::Elsewhere,
             last_start: 0,
             last_end: u64::MAX,
+            statistics: None,
+            has_read: false,
             long: LongScan::default(),
         }
+    }
+
+    /// Counts into these statistics from now on.
+    pub(crate) fn counting(mut self, statistics: Option<&Arc<Statistics>>) -> Readahead {
+        self.statistics = statistics.cloned();
+        self
+    }
+
+    /// Counts bytes that one call has read for the next block and those behind it.
+    fn count_read(&mut self, bytes: u64) {
+        self.has_read = true;
+        counts::prefetched(self.statistics.as_ref(), bytes);
+    }
+
+    /// Bytes that were read ahead and that the reader has not reached.
+    fn unread(&self) -> u64 {
+        let held = self.window.range();
+        let ahead = match self.course {
+            Course::Backward => held.start..self.last_start.min(held.end),
+            Course::Forward | Course::Elsewhere => self.last_end.max(held.start)..held.end,
+        };
+        ahead.end.saturating_sub(ahead.start) + self.together.bytes()
     }
 
     /// Sets the pace of later reads.
@@ -219,6 +248,7 @@ impl Readahead {
         self.long.pass(handle.offset..end_of(handle));
         self.passed(handle);
         if let Some(stored) = self.together.take(handle) {
+            counts::prefetch_used(self.statistics.as_ref(), stored.len() as u64);
             return Ok(ReadaheadState::Own(stored));
         }
         let length = handle.size as usize + TRAILER_BYTES;
@@ -234,6 +264,7 @@ impl Readahead {
                 && self.pace.is_none()
                 && let Some(stored) = self.together.read(file, handle, ahead)
             {
+                self.count_read(stored.len() as u64 + self.together.bytes());
                 return Ok(ReadaheadState::Own(stored));
             }
             let (from, to) = match course {
@@ -241,13 +272,16 @@ impl Readahead {
                 _ => (handle.offset, end_of(handle).saturating_add(ahead as u64).min(file_size)),
             };
             self.wait_for(to - from);
-            if let Err(e) = self.window.cover(file, from..to) {
-                if from == handle.offset && to == end_of(handle) {
-                    return Err(e);
+            match self.window.cover(file, from..to) {
+                Ok(bytes) => self.count_read(bytes),
+                Err(e) if from == handle.offset && to == end_of(handle) => return Err(e),
+                Err(_) => {
+                    (self.reads, self.size) = (1, self.initial);
+                    return Ok(ReadaheadState::Failed);
                 }
-                (self.reads, self.size) = (1, self.initial);
-                return Ok(ReadaheadState::Failed);
             }
+        } else {
+            counts::prefetch_used(self.statistics.as_ref(), length as u64);
         }
         Ok(self.window.get(handle.offset, length).map_or(ReadaheadState::Alone, ReadaheadState::Stored))
     }
@@ -292,6 +326,17 @@ impl Readahead {
         let size = self.size;
         self.size = (self.size * 2).min(self.most);
         Some(size)
+    }
+}
+
+/// Counts the bytes that were read ahead in vain.
+impl Drop for Readahead {
+    fn drop(&mut self) {
+        if self.has_read
+            && let Some(statistics) = &self.statistics
+        {
+            statistics.record_in_histogram(Histogram::PrefetchedBytesDiscarded, self.unread());
+        }
     }
 }
 

@@ -11,8 +11,8 @@
 //!  5. `jobs`: starts jobs
 //!  6. `stall`, `covered`, `background_error`, `scrub`, `space`
 //!
-//! `open_tag`, `threads`, `report`, `counters`, `under_way`, `periodic_work`, `pressure` and `parts`
-//! help them.
+//! `open_tag`, `threads`, `report`, `counters`, `under_way`, `periodic_work`, `pressure` and
+//! `parts` help them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.

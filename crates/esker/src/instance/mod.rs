@@ -160,7 +160,8 @@ impl DbInner {
         cf.database != self.engine.open_tag.load(Ordering::Relaxed)
     }
 
-    /// `check_family` while reads are traced, tracked, or look up commits or rows, or when it fails.
+    /// `check_family` while reads are traced, tracked, or look up commits or rows, or when it
+    /// fails.
     #[cold]
     pub(crate) fn check_traced_family(&self, cf: &ColumnFamily) -> Result<()> {
         let open_tag = self.engine.open_tag.load(Ordering::Relaxed);

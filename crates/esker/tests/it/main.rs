@@ -74,6 +74,7 @@ mod paranoid;
 mod paths;
 mod perf_numbers;
 mod point_in_time;
+mod prefetch_counts;
 mod prefix_scan;
 mod preserve;
 mod protection;

@@ -30,6 +30,11 @@ impl Together {
         &mut self.planned
     }
 
+    /// Bytes of the blocks that were read ahead of the scan, with their trailers.
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|(_, buffer)| buffer.len() as u64).sum()
+    }
+
     pub(super) fn has(&self, handle: BlockHandle) -> bool {
         self.blocks.iter().any(|(at, _)| *at == handle)
     }

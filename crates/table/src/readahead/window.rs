@@ -30,15 +30,20 @@ impl Window {
         if to > self.length { None } else { self.buffer.get(self.front + from..self.front + to) }
     }
 
+    /// The bytes of the file that the window holds.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
     fn end(&self) -> u64 {
         self.start + self.length as u64
     }
 
     /// Makes the window cover `wanted`, as far as the file goes, extended to whole blocks of the
-    /// medium.
+    /// medium. Returns the number of bytes that were read.
     /// # Errors
     /// `IoError`; the window is empty then.
-    pub(super) fn cover(&mut self, file: &dyn RandomAccessFile, wanted: Range<u64>) -> Result<()> {
+    pub(super) fn cover(&mut self, file: &dyn RandomAccessFile, wanted: Range<u64>) -> Result<u64> {
         let alignment = file.alignment().unwrap_or(Alignment::NONE);
         let (from, to) = (alignment.down(wanted.start), alignment.up(wanted.end));
         let (kept, missing) = self.split(from, to, alignment);
@@ -54,7 +59,7 @@ impl Window {
         // been cut meanwhile.
         let behind = if is_whole && kept.start >= missing.end { kept.end - kept.start } else { 0 };
         self.length = before + read + behind as usize;
-        Ok(())
+        Ok(read as u64)
     }
 
     /// Splits `from..to` in two: the part to keep, which the window holds and which touches an end

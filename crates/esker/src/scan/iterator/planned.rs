@@ -15,7 +15,7 @@
 use super::runs::{PlanTarget, Runs, iterator_table_options};
 use super::{Cursor, DbIterator, KeepAlive, Watched, deleted_run_memory};
 use crate::options::{MultiScanArgs, ReadOptions};
-use esker_base::stats::{Statistics, Ticker};
+use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result, perf_count};
 use esker_format::key::InternalKeyComparator;
@@ -170,6 +170,7 @@ impl DbIterator {
     /// `deadline` stops the opening of a file. The iterator is then unchanged.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let db = self.db.clone();
+        let _watch = db.engine.time(Histogram::MultiscanPrepareMicros);
         let statistics = db.engine.options.statistics.as_ref();
         check(args, &self.cf.icmp, statistics)?;
         let around = around(&self.options, args, &self.cf.icmp.without_timestamp());
