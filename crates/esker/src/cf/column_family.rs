@@ -146,7 +146,8 @@ pub(crate) struct FamilyState {
     pub(crate) compaction_queued: bool,
     /// Calls that abort the family's compactions, without their resuming calls.
     pub(crate) compactions_aborted: usize,
-    /// Tables to compact on request. The next version drops deleted tables from the set.
+    /// Tables to compact on request, or because of reads. The next version drops deleted tables
+    /// from the set.
     pub(crate) suggested: BTreeSet<FileNumber>,
     pub(crate) stall: WriteStall,
     /// Bytes that compactions must write to bring every level within its size.

@@ -548,6 +548,7 @@ fn install(
             // Moved files keep their numbers.
             for (_, file) in task.plan.input_files() {
                 family.suggested.remove(&file.number);
+                file.forget_wasted_reads();
             }
             if may_reappear {
                 family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());

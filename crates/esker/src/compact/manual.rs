@@ -140,6 +140,17 @@ pub(crate) fn suggest_compact_range(
     maybe_schedule(engine, &mut state);
 }
 
+/// Marks tables for compaction that gets have searched in vain too often. Queues the family if it
+/// compacts automatically.
+pub(crate) fn compact_hot_files(engine: &Arc<Engine>, family: &ColumnFamily, files: &[FileNumber]) {
+    let oldest_snapshot = engine.oldest_snapshot_at_release();
+    let mut state = engine.state.lock();
+    let Some(found) = state.family_mut(family.id) else { return };
+    found.suggested.extend(files);
+    queue_if_due(engine, &mut state, family.id, oldest_snapshot);
+    maybe_schedule(engine, &mut state);
+}
+
 /// Compacts the named files into `output_level` and waits. Adds files that the picker must include.
 /// Returns the new files, and with `wants_info` a description of the job.
 /// # Errors

@@ -29,7 +29,7 @@ pub(crate) use abort::{abort_compactions, resume_compactions};
 pub(crate) use delete_files::delete_files_in_ranges;
 pub(crate) use job::background_compaction;
 pub(crate) use manual::{
-    ManualRange, check_may_run, compact_files, compact_range, disable_manual_compaction,
+    ManualRange, check_may_run, compact_files, compact_hot_files, compact_range, disable_manual_compaction,
     enable_manual_compaction, suggest_compact_range,
 };
 pub(crate) use refit::promote_l0;

@@ -61,6 +61,9 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
         let live: BTreeSet<_> = family_state.version.all_files().map(|(_, file)| file.number).collect();
         family_state.suggested.retain(|number| live.contains(number));
     }
+    if family_state.options.read_triggered_compaction_threshold > 0.0 && !engine.read_only {
+        engine.begin_sampling();
+    }
     family_state.pending_compaction_bytes =
         pending_compaction_bytes(&family_state.version, &family_state.compaction_options);
     let stall = stall_of(family_state);

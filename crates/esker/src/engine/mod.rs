@@ -53,7 +53,7 @@ pub(crate) use install::{
     forget_shares, publish_super_version, publish_super_versions, queue_if_due, release_marks,
 };
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes, take_flush};
-pub(crate) use open_tag::{PREPARED, ROWS, TRACKED};
+pub(crate) use open_tag::{PREPARED, ROWS, SAMPLED, TRACKED};
 pub(crate) use parts::EngineParts;
 use periodic_work::PeriodicWork;
 pub(crate) use report::{CompactionReport, SubcompactionReport};
@@ -169,8 +169,8 @@ pub(crate) struct Engine {
     pub(crate) tag: u64,
     /// `tag` while the database is open, then 0. Reads compare it with their family's tag. While
     /// reads and writes are traced, the bit `trace::TRACED` is added; with a commit table always
-    /// the bit [`PREPARED`], with a row cache [`ROWS`], and with `enable_thread_tracking`
-    /// [`TRACKED`].
+    /// the bit [`PREPARED`], with a row cache [`ROWS`], with `enable_thread_tracking` [`TRACKED`];
+    /// once a family has a `read_triggered_compaction_threshold`, [`SAMPLED`].
     pub(crate) open_tag: AtomicU64,
     /// Rows of tables, if the options have a row cache. Gets under a commit table pass it by.
     pub(crate) row_cache: Option<RowCache>,

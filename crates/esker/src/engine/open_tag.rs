@@ -15,6 +15,9 @@ pub(crate) const PREPARED: u64 = 1 << 62;
 pub(crate) const ROWS: u64 = 1 << 61;
 /// The bit that shows reads in the list of threads.
 pub(crate) const TRACKED: u64 = 1 << 60;
+/// The bit that lets gets be sampled. It is set once a family has a
+/// `read_triggered_compaction_threshold`, and stays.
+pub(crate) const SAMPLED: u64 = 1 << 59;
 
 /// The value of `open_tag` while nothing is traced.
 pub(super) fn untraced_tag(tag: u64, has_commits: bool, options: &DbOptions) -> u64 {
@@ -27,17 +30,25 @@ pub(super) fn untraced_tag(tag: u64, has_commits: bool, options: &DbOptions) -> 
 }
 
 impl Engine {
-    /// Sets or clears the bit by the running traces. Call it after each start or end of a trace. In
-    /// a closed database it does nothing.
+    /// Sets or clears the bit of traces by those under way. Call it after each start or end of a
+    /// trace. In a closed database it does nothing.
     pub(crate) fn update_traced(&self) {
         // If two threads call at once, the later call sees both changes.
         let _marking = self.traces.marking.lock();
-        let is_traced = self.traces.want_gets();
-        let plain = untraced_tag(self.tag, self.commits.is_some(), &self.options);
-        let traced = plain | TRACED;
-        let (from, to) = if is_traced { (plain, traced) } else { (traced, plain) };
-        // The exchange fails if the bit is right already, or if the database was closed.
-        _ = self.open_tag.compare_exchange(from, to, Relaxed, Relaxed);
+        self.mark(TRACED, self.traces.want_gets());
+    }
+
+    /// Lets gets be sampled, from now on.
+    pub(crate) fn begin_sampling(&self) {
+        if self.open_tag.load(Relaxed) & SAMPLED == 0 {
+            self.mark(SAMPLED, true);
+        }
+    }
+
+    /// Sets or clears a bit of `open_tag`, unless the database was closed.
+    fn mark(&self, bit: u64, is_set: bool) {
+        let marked = |tag| if is_set { tag | bit } else { tag & !bit };
+        _ = self.open_tag.fetch_update(Relaxed, Relaxed, |tag| (tag != 0).then(|| marked(tag)));
     }
 
     /// Ends all traces when the database closes.

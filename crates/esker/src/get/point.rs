@@ -10,15 +10,20 @@
 //!     its super version and drops the guard.
 
 use super::answer::Answer;
-use super::search::{OwnReader, PointSearch, ReadContext, ThroughRows};
+use super::search::{
+    OwnReader, PointSearch, ReadContext, ReadSample, Sampled, Sees, ThroughRows, is_sampled,
+};
 use crate::cf::{ColumnFamily, OwnWrites, SuperVersion};
+use crate::compact::compact_hot_files;
+use crate::engine::SAMPLED;
 use crate::files::RowCache;
 use crate::instance::DbInner;
-use crate::options::{ReadOptions, ReadTier, table_read_options};
+use crate::options::{CompactionStyle, ReadOptions, ReadTier, table_read_options};
 use crate::scan::iterator::new_timestamped_iter;
 use crate::scan::timestamped::TimestampedIter;
 use crate::snapshot::CommitTable;
 use esker_base::stats::{Histogram, Statistics, Ticker};
+use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::LookupKey;
@@ -95,8 +100,12 @@ impl DbInner {
             if let Some(commits) = &self.engine.commits {
                 return self.find_committed(read, key, commits, settle);
             }
-            if let Some(rows) = &self.engine.row_cache {
-                return self.find_through_rows(read, key, rows, settle);
+            let rows = self.engine.row_cache.as_ref();
+            if self.engine.open_tag.load(Ordering::Relaxed) & SAMPLED != 0 && is_sampled() {
+                return self.find_sampled(read, key, rows, settle);
+            }
+            if let Some(rows) = rows {
+                return self.find_seeing(read, key, ThroughRows(rows), settle);
             }
             traced
         } else {
@@ -165,14 +174,40 @@ impl DbInner {
         Ok(())
     }
 
-    /// [`DbInner::find`] in a database with a row cache. It holds the super version, and may wait
-    /// for files at once: so each table is searched in one piece, and its row is whole.
-    #[inline(never)]
-    fn find_through_rows(
+    /// [`DbInner::find`] for one get of many. Compacts tables in which gets find too little.
+    #[cold]
+    fn find_sampled(
         &self,
         read: &PointRead<'_>,
         key: &[u8],
-        rows: &RowCache,
+        rows: Option<&RowCache>,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Result<()> {
+        let guard = epoch::pin();
+        let options = &read.cf.super_version.load(&guard).options;
+        let threshold = match options.compaction_style {
+            CompactionStyle::Fifo => 0.0,
+            _ => options.read_triggered_compaction_threshold,
+        };
+        drop(guard);
+        // Without a threshold no table passes it.
+        let sample = ReadSample::new(if threshold > 0.0 { threshold } else { f64::INFINITY });
+        self.find_seeing(read, key, Sampled { rows, sample: &sample }, settle)?;
+        let hot = sample.into_hot();
+        if !hot.is_empty() {
+            compact_hot_files(&self.engine, read.cf, &hot);
+        }
+        Ok(())
+    }
+
+    /// [`DbInner::find`] with a look at each table. It holds the super version, and may wait for
+    /// files at once: so each table is searched in one piece, and its row is whole.
+    #[inline(never)]
+    fn find_seeing(
+        &self,
+        read: &PointRead<'_>,
+        key: &[u8],
+        seen: impl Sees,
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Result<()> {
         let PointRead { options, cf, own, statistics, entities } = *read;
@@ -188,7 +223,7 @@ impl DbInner {
         if let Some(own) = own {
             search = search.over(&own.mem, &LookupKey::new(key, own.up_to));
         }
-        let suspended = search.seeing(ThroughRows(rows)).find(settle);
+        let suspended = search.seeing(seen).find(settle);
         debug_assert!(suspended.is_none(), "a search without a guard never waits");
         Ok(())
     }

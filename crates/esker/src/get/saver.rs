@@ -82,6 +82,11 @@ impl Saver {
         !matches!(self.state, State::Searching)
     }
 
+    /// Whether the entries so far are no more than operands and a deletion.
+    pub(crate) fn found_no_value(&self) -> bool {
+        matches!(self.state, State::Searching | State::Deleted)
+    }
+
     /// A range tombstone at `sequence` covers the key.
     #[inline]
     pub(crate) fn cover(&mut self, sequence: SequenceNumber) {

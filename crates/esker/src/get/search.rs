@@ -29,6 +29,8 @@ use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::{MemTable, MemValue, ReadState};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
 
 /// The parameters of a read besides the super version and the key.
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +135,12 @@ pub(crate) trait Sees: Copy {
     fn rows(&self) -> Option<&RowCache> {
         None
     }
+
+    /// The sample of which the read is a part.
+    #[inline(always)]
+    fn sample(&self) -> Option<&ReadSample> {
+        None
+    }
 }
 
 /// Every entry: the check compiles to nothing.
@@ -164,6 +172,74 @@ impl Sees for ThroughRows<'_> {
     #[inline(always)]
     fn rows(&self) -> Option<&RowCache> {
         Some(self.0)
+    }
+}
+
+/// Every entry, by way of the row cache if there is one. The read is sampled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampled<'a> {
+    pub(crate) rows: Option<&'a RowCache>,
+    pub(crate) sample: &'a ReadSample,
+}
+
+impl Sees for Sampled<'_> {
+    #[inline(always)]
+    fn sees(&self, _sequence: SequenceNumber) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn rows(&self) -> Option<&RowCache> {
+        self.rows
+    }
+
+    #[inline(always)]
+    fn sample(&self) -> Option<&ReadSample> {
+        Some(self.sample)
+    }
+}
+
+/// Gets of which one is sampled, as in RocksDB.
+const READS_PER_SAMPLE: u64 = 1024;
+
+thread_local! {
+    static SAMPLER: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
+}
+
+/// Whether this get is sampled. Gets are drawn, since a pattern of gets may have a period.
+pub(crate) fn is_sampled() -> bool {
+    SAMPLER.with(|state| {
+        let next =
+            state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.set(next);
+        (next >> 32).is_multiple_of(READS_PER_SAMPLE)
+    })
+}
+
+/// Finds tables that gets search in vain too often.
+#[derive(Debug)]
+pub(crate) struct ReadSample {
+    /// The family's `read_triggered_compaction_threshold`.
+    threshold: f64,
+    /// Tables that have just passed the threshold.
+    hot: RefCell<SmallVec<[FileNumber; 2]>>,
+}
+
+impl ReadSample {
+    pub(crate) fn new(threshold: f64) -> ReadSample {
+        ReadSample { threshold, hot: RefCell::default() }
+    }
+
+    /// Takes a look at a table that gave no value.
+    fn found_no_value_in(&self, file: &FileMeta) {
+        if file.add_wasted_reads(READS_PER_SAMPLE, self.threshold) {
+            self.hot.borrow_mut().push(file.number);
+        }
+    }
+
+    /// The tables to compact.
+    pub(crate) fn into_hot(self) -> SmallVec<[FileNumber; 2]> {
+        self.hot.into_inner()
     }
 }
 
@@ -417,16 +493,31 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         None
     }
 
-    /// Searches one file.
+    /// Searches one file, or its row.
     #[inline]
     fn search_file(
         &mut self,
         (level, file, missing): (usize, &FileMeta, Option<Missing>),
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Step {
-        if self.seen.rows().is_some() {
-            return self.search_row(level, file);
+        let step = match self.seen.rows() {
+            Some(_) => self.search_row(level, file),
+            None => self.search_table((level, file, missing), settle),
+        };
+        if let Some(sample) = self.seen.sample()
+            && self.saver.found_no_value()
+        {
+            sample.found_no_value_in(file);
         }
+        step
+    }
+
+    #[inline]
+    fn search_table(
+        &mut self,
+        (level, file, missing): (usize, &FileMeta, Option<Missing>),
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Step {
         let PointSearch { super_version, context, key, saver, seen } = self;
         let suspended_at = |missing| Step::Wait(SuspendedAt { level, file: file.number, missing });
         let reader = match context.table(file) {

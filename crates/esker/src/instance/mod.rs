@@ -21,7 +21,7 @@ pub(crate) use purge::{
 };
 
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::engine::{Engine, PREPARED, PinnedSuperVersions, ROWS, TRACKED};
+use crate::engine::{Engine, PREPARED, PinnedSuperVersions, ROWS, SAMPLED, TRACKED};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{CommitTable, Holder, Snapshot, SnapshotOwner, Ticket, UnseenSections};
 use crate::trace::TRACED;
@@ -154,18 +154,19 @@ impl DbInner {
         self.engine.check_process()
     }
 
-    /// Whether reads are traced, tracked, or look up commits or rows, or `check_family` fails.
+    /// Whether reads are traced, tracked or sampled, or look up commits or rows, or `check_family`
+    /// fails.
     #[inline]
     pub(crate) fn may_be_traced(&self, cf: &ColumnFamily) -> bool {
         cf.database != self.engine.open_tag.load(Ordering::Relaxed)
     }
 
-    /// `check_family` while reads are traced, tracked, or look up commits or rows, or when it
-    /// fails.
+    /// `check_family` while reads are traced, tracked or sampled, look up commits or rows, or when
+    /// it fails.
     #[cold]
     pub(crate) fn check_traced_family(&self, cf: &ColumnFamily) -> Result<()> {
         let open_tag = self.engine.open_tag.load(Ordering::Relaxed);
-        if cf.database != open_tag & !(TRACED | PREPARED | ROWS | TRACKED) {
+        if cf.database != open_tag & !(TRACED | PREPARED | ROWS | TRACKED | SAMPLED) {
             return Err(no_such_family(&self.engine, cf));
         }
         self.engine.check_process()

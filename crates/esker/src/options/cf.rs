@@ -472,7 +472,11 @@ option_struct! {
         /// Accepted without effect: the last level is compacted when a snapshot is released.
         /// Default 0. Mutable.
         bottommost_file_compaction_delay: u32 = 0, mutable;
-        /// Accepted without effect: reads start no compactions. Default 0. Mutable.
+        /// Reads a byte of a table that find no value in it, at which the table is compacted into
+        /// the next level: a get passed it on the way to deeper ones, or found a deletion or merge
+        /// operands there. One get of 1,024 is sampled; `multi_get` of several keys and iterators
+        /// are not. RocksDB recommends 0.01 to begin with. Not for FIFO, or the last level with
+        /// files. Costs a random number a get, and nothing at 0. Default 0: never. Mutable.
         read_triggered_compaction_threshold: f64 = 0.0, mutable;
         /// Accepted without effect: blocks of deleted tables age in the cache. Default 0. Mutable.
         uncache_aggressiveness: u32 = 0, mutable;

@@ -367,7 +367,10 @@ impl Picker<'_> {
             false => Target::SameLevel,
         };
         let pick = |target, reason| move |(level, f): Marked| self.pick_marked(level, f, target, reason);
-        let asked = pick(Target::NextLevel, CompactionReason::FilesMarkedForCompaction);
+        let asked = |(level, f): Marked| {
+            let reason = marked::reason_of(&f);
+            self.pick_marked(level, f, Target::NextLevel, reason)
+        };
         let bottommost = pick(Target::SameLevel, CompactionReason::BottommostFiles);
         let expired = pick(Target::NextLevelIfAny, CompactionReason::Ttl);
         let periodic = pick(periodic_target, CompactionReason::PeriodicCompaction);
@@ -389,7 +392,8 @@ impl Picker<'_> {
     ) -> Option<CompactionPlan> {
         let last = self.version.num_non_empty_levels() - 1;
         // If no level below has files, files of level 0 move down only on request.
-        let asked = reason == CompactionReason::FilesMarkedForCompaction;
+        let asked =
+            matches!(reason, CompactionReason::FilesMarkedForCompaction | CompactionReason::ReadTriggered);
         let can_go_down = level < last || (level == 0 && asked);
         if level == 0 && self.context.running.reads_level0()
             || target == Target::NextLevelIfAny && level == last

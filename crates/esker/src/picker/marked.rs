@@ -6,7 +6,7 @@
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
 use super::proximal::stays_above;
-use super::{CompactionStyle, PickContext};
+use super::{CompactionReason, CompactionStyle, PickContext};
 use crate::version::{FileMeta, Level, Version};
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
@@ -28,8 +28,8 @@ fn select<'a>(
         .map(|(l, f)| (l, Arc::clone(f)))
 }
 
-/// Files marked by their writer or suggested by the user, except in the last level that has files,
-/// which has no level below, and except files that would stay where they are.
+/// Files marked by their writer, suggested by the user or due by their reads, except in the last
+/// level that has files, which has no level below, and except files that would stay where they are.
 pub(super) fn for_compaction<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -45,6 +45,14 @@ pub(super) fn for_compaction<'a>(
         move |f| f.marked_for_compaction || suggested.contains(&f.number),
     )
     .filter(|(level, file)| !stays_above(version, context, *level, file))
+}
+
+/// The reason for a compaction of a file of [`for_compaction`].
+pub(super) fn reason_of(file: &FileMeta) -> CompactionReason {
+    match file.is_hot() && !file.marked_for_compaction {
+        true => CompactionReason::ReadTriggered,
+        false => CompactionReason::FilesMarkedForCompaction,
+    }
 }
 
 /// Files with no data below them whose entries are all older than every snapshot. Rewriting them

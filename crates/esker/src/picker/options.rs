@@ -28,7 +28,7 @@ pub(crate) struct PickContext<'a> {
     pub oldest_snapshot: SequenceNumber,
     /// The oldest sequence number at which a snapshot or iterator reads, now or later.
     pub oldest_live: SequenceNumber,
-    /// Files suggested by the user, besides those marked by their writers.
+    /// Files suggested by the user or due by their reads, besides those marked by their writers.
     pub suggested: &'a BTreeSet<FileNumber>,
 }
 

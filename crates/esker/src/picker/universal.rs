@@ -136,7 +136,7 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
 
 impl Picker<'_> {
     /// Plans a compaction from the newest idle run to the oldest, because some of their files are
-    /// old or were suggested.
+    /// old, were suggested or are due by their reads.
     fn all_from_the_oldest(
         &self,
         due: &[(usize, Arc<FileMeta>)],
@@ -158,10 +158,9 @@ impl Picker<'_> {
                 return None;
             }
         }
-        let reason = if due.is_empty() && !asked.is_empty() {
-            CompactionReason::FilesMarkedForCompaction
-        } else {
-            CompactionReason::PeriodicCompaction
+        let reason = match asked.first() {
+            Some((_, file)) if due.is_empty() => marked::reason_of(file),
+            _ => CompactionReason::PeriodicCompaction,
         };
         self.plan(start..end, reason, true)
     }

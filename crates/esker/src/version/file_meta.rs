@@ -84,6 +84,8 @@ impl FileMeta {
             file_size: data.file_size,
             installed: AtomicBool::new(false),
             obsolete: Arc::clone(obsolete),
+            wasted_reads: AtomicU64::new(0),
+            is_hot: AtomicBool::new(false),
             charge: None,
         };
         let table = Arc::new(table);
@@ -147,6 +149,25 @@ impl FileMeta {
     /// Marks the file as installed: when its last version is dropped, it is reported as obsolete.
     pub(super) fn set_installed(&self) {
         self.table.installed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts gets that found no value in the table. Returns whether there are more than
+    /// `threshold` a byte, once for a table, until [`FileMeta::forget_wasted_reads`].
+    pub(crate) fn add_wasted_reads(&self, reads: u64, threshold: f64) -> bool {
+        let wasted = self.table.wasted_reads.fetch_add(reads, Ordering::Relaxed) + reads;
+        wasted as f64 > threshold * self.data.file_size as f64
+            && !self.table.is_hot.swap(true, Ordering::Relaxed)
+    }
+
+    /// Counts anew: the table has moved.
+    pub(crate) fn forget_wasted_reads(&self) {
+        self.table.wasted_reads.store(0, Ordering::Relaxed);
+        self.table.is_hot.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether reads have made it due for a compaction.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.table.is_hot.load(Ordering::Relaxed)
     }
 
     /// Its description in the MANIFEST.
@@ -312,6 +333,11 @@ struct TableFile {
     /// may try the edit again.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
+    /// Gets that looked in the table and found no value there, as estimated from samples. Stays 0
+    /// without `read_triggered_compaction_threshold`.
+    wasted_reads: AtomicU64,
+    /// Whether `wasted_reads` has passed the threshold.
+    is_hot: AtomicBool,
     /// The charge for its metadata, if there is one.
     charge: Option<Reservation<CachedBlock>>,
 }

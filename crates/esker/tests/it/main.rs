@@ -81,6 +81,7 @@ mod protection;
 mod quarantined;
 mod range_deletions;
 mod read_options;
+mod read_triggered;
 mod refused_writes;
 mod remote_compaction;
 mod repair;
