@@ -33,6 +33,15 @@ export class Reader {
     return this.#list().map((name) => decoder.decode(name));
   }
 
+  /**
+   * Lets later reads of families with user-defined timestamps see this timestamp and older ones;
+   * `undefined` is the newest.
+   */
+  readAt(timestamp = undefined) {
+    this.#input(timestamp ?? new Uint8Array(), new Uint8Array());
+    this.#call("esker_set_timestamp", timestamp === undefined ? 0 : 1);
+  }
+
   /** The value of a key; `undefined` if there is none. */
   get(key, family = "default") {
     const length = this.#input(encoder.encode(family), bytes(key));

@@ -13,7 +13,7 @@ const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../../fixture
 const module = new WebAssembly.Module(readFileSync(process.env.ESKER_WASM));
 
 /** Messages of features that the reader refuses. */
-const REFUSED = /feature `zstd`|user-defined timestamps|merge operands|write-prepared/;
+const REFUSED = /feature `zstd`|write-prepared|OPTIONS names no operator/;
 
 function filesOf(name) {
   const directory = join(fixtures, name, "db");
@@ -27,7 +27,7 @@ function expectedOf(name) {
   for (const line of readFileSync(join(fixtures, name, "expected.txt"), "utf8").split("\n")) {
     const head = /^\[cf \d+ (.*)\]$/.exec(line);
     if (head) families.set(head[1], (pairs = []));
-    else if (line) pairs.push(line.split(" columns=")[0].split(" : "));
+    else if (line) pairs.push(line.split(/ columns=| ts=/)[0].split(" : "));
   }
   return families;
 }
@@ -74,6 +74,19 @@ test("an absent key has no value, and an absent family is an error", async () =>
   const reader = await Reader.open(module, filesOf("v11_9_default"));
   assert.equal(reader.get("no such key"), undefined);
   assert.throws(() => reader.get("key", "no such family"), /no column family/);
+});
+
+test("a read at a timestamp sees the value of that time", async () => {
+  const reader = await Reader.open(module, filesOf("v11_9_udt_u64"));
+  const at = (time) => Uint8Array.from([time, 0, 0, 0, 0, 0, 0, 0]);
+  const text = (value) => value && Buffer.from(value).toString().slice(0, 7);
+  const values = [undefined, 0x1e, 0x14, 0x0a, 0].map((time) => {
+    reader.readAt(time === undefined ? undefined : at(time));
+    return text(reader.get("key000005"));
+  });
+  assert.deepEqual(values, ["wal", "val305-", "val205-", "val105-", undefined]);
+  reader.readAt(new Uint8Array(3));
+  assert.throws(() => reader.get("key000005"), /a timestamp of 3 bytes/);
 });
 
 test("a flipped bit and a missing file are errors that name the file", async () => {

@@ -10,6 +10,7 @@
 //! esker_open()
 //! esker_families() · esker_input(n), esker_get(family's length)     family, key
 //!                  · esker_input(n), esker_scan(…)                  family, first key
+//!                  · esker_input(n), esker_set_timestamp(1)         timestamp
 //! ```
 
 #![allow(unsafe_code, unreachable_pub, reason = "an attribute names each function for JavaScript")]
@@ -24,6 +25,8 @@ struct State {
     output: Vec<u8>,
     files: DirectoryFiles,
     reader: Option<Reader>,
+    /// The timestamp of reads; `None` is the newest.
+    timestamp: Option<Vec<u8>>,
 }
 
 thread_local! {
@@ -122,12 +125,21 @@ pub extern "C" fn esker_families() -> i32 {
     })
 }
 
+/// Sets the timestamp of later reads to the input; to the newest if `has_timestamp` is 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_set_timestamp(has_timestamp: i32) -> i32 {
+    answer(|state| {
+        state.timestamp = (has_timestamp != 0).then(|| state.input.clone());
+        Ok((0, Vec::new()))
+    })
+}
+
 /// Gets a value: returns 1 and the value, or 0. The input is the family's name and the key.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_get(family_length: usize) -> i32 {
     answer(|state| {
         let (family, key) = state.parts(family_length)?;
-        Ok(match state.reader()?.get(family, key)? {
+        Ok(match state.reader()?.get_at(family, key, state.timestamp.as_deref())? {
             Some(value) => (1, value),
             None => (0, Vec::new()),
         })
@@ -141,7 +153,7 @@ pub extern "C" fn esker_scan(family_length: usize, has_first_key: i32, limit: us
     answer(|state| {
         let (family, from) = state.parts(family_length)?;
         let from = (has_first_key != 0).then_some(from);
-        let pairs = state.reader()?.scan(family, from, limit)?;
+        let pairs = state.reader()?.scan_at(family, from, limit, state.timestamp.as_deref())?;
         let items = pairs.iter().flat_map(|(key, value)| [key.as_slice(), value.as_slice()]);
         Ok((count(pairs.len()), list(items)))
     })

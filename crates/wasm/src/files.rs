@@ -40,13 +40,21 @@ impl DirectoryFiles {
 
     /// The numbers of all WALs, ascending.
     pub(crate) fn wals(&self) -> Vec<FileNumber> {
-        let number = |name: &String| match parse_file_name(name) {
-            Some((FileType::Wal, number)) => Some(number),
-            _ => None,
-        };
-        let mut numbers: Vec<FileNumber> = self.bytes.keys().filter_map(number).collect();
+        let mut numbers: Vec<FileNumber> = self.of_type(FileType::Wal).map(|(number, _)| number).collect();
         numbers.sort_unstable();
         numbers
+    }
+
+    /// The newest OPTIONS file, if there is one.
+    pub(crate) fn options(&self) -> Option<&[u8]> {
+        self.of_type(FileType::Options).max_by_key(|(number, _)| *number).map(|(_, bytes)| bytes)
+    }
+
+    fn of_type(&self, wanted: FileType) -> impl Iterator<Item = (FileNumber, &[u8])> {
+        self.bytes.iter().filter_map(move |(name, bytes)| match parse_file_name(name) {
+            Some((found, number)) if found == wanted => Some((number, bytes.as_slice())),
+            _ => None,
+        })
     }
 }
 

@@ -43,14 +43,11 @@ impl StoredFamily {
 
     /// The order of its internal keys.
     /// # Errors
-    /// `NotSupported` for a comparator of a user, and for user-defined timestamps.
+    /// `NotSupported` for a comparator of a user.
     pub(crate) fn comparator(&self) -> Result<InternalKeyComparator> {
         let (family, name) = (&self.name, &self.comparator);
         match comparator::by_name(name) {
-            Some(order) if order.timestamp_size() == 0 => Ok(InternalKeyComparator::new(order)),
-            Some(_) => {
-                Err(Error::not_supported(format!("column family '{family}': user-defined timestamps")))
-            }
+            Some(order) => Ok(InternalKeyComparator::new(order)),
             None => Err(Error::not_supported(format!("column family '{family}': comparator '{name}'"))),
         }
     }

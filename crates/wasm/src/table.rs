@@ -8,6 +8,7 @@
 
 use crate::before_all_versions;
 use crate::files::DirectoryFiles;
+use crate::merge::ReadTime;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::block::{Block, BlockCursor};
 use esker_format::compression::{CompressionType, Decompressor};
@@ -20,6 +21,7 @@ use esker_format::properties::{IndexType, TableProperties};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 use esker_format::trailer::TRAILER_BYTES;
 use esker_format::version_edit::FileMetaData;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// An open table.
@@ -34,7 +36,9 @@ pub(crate) struct TableBytes {
     data: Decompressor,
     /// The sequence number of all entries, if an ingestion gave one.
     global_seqno: Option<SequenceNumber>,
-    pub(crate) tombstones: FragmentedRangeTombstones,
+    /// The timestamp of all keys, if the table stores keys without them; else empty.
+    padding: Vec<u8>,
+    tombstones: Vec<RangeTombstone>,
 }
 
 /// The bytes of a table, and the way to read a block of them.
@@ -135,9 +139,11 @@ impl TableBytes {
             data = data.with_dictionary(source.contents(handle, &source.plain())?);
         }
         let global_seqno = global_seqno(&properties, meta.largest_seqno);
+        let is_stored = properties.user_defined_timestamps_persisted;
+        let padding = if is_stored { Vec::new() } else { icmp.min_timestamp().to_vec() };
         let tombstones = match meta_index.find(meta_index::RANGE_DEL) {
-            Some(handle) => tombstones(&source.meta_block(handle)?, global_seqno, icmp)?,
-            None => FragmentedRangeTombstones::empty(),
+            Some(handle) => tombstones(&source.meta_block(handle)?, global_seqno, &padding)?,
+            None => Vec::new(),
         };
         let shape = IndexShape {
             key_is_user_key: properties.index_key_is_user_key,
@@ -155,25 +161,22 @@ impl TableBytes {
         } else {
             entries_of_index(&source, index, shape, &mut blocks)?;
         }
-        Ok(TableBytes { name, meta: meta.clone(), footer, shape, blocks, data, global_seqno, tombstones })
+        let meta = meta.clone();
+        Ok(TableBytes { name, meta, footer, shape, blocks, data, global_seqno, padding, tombstones })
     }
 
-    /// Whether the key lies between the bounds of the table.
-    pub(crate) fn may_contain(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> bool {
-        let smallest = icmp.compare_user_keys(key::user_key(&self.meta.smallest), user_key);
-        let largest = icmp.compare_user_keys(user_key, key::user_key(&self.meta.largest));
+    /// Whether the key, which has no timestamp, lies between the bounds of the table.
+    pub(crate) fn may_contain(&self, user_key: &[u8], time: &ReadTime<'_>) -> bool {
+        let [first, last] = [&self.meta.smallest, &self.meta.largest].map(|internal| {
+            let stored = key::user_key(internal);
+            let has_timestamp = !self.meta.user_defined_timestamps_not_persisted;
+            if has_timestamp { time.icmp.split_timestamp(stored).0 } else { stored }
+        });
+        let smallest = time.plain.compare_user_keys(first, user_key);
+        let largest = time.plain.compare_user_keys(user_key, last);
         let is_exclusive = key::trailer(&self.meta.largest) == RANGE_END_SENTINEL;
         smallest != Ordering::Greater
             && (largest == Ordering::Less || largest == Ordering::Equal && !is_exclusive)
-    }
-
-    /// The sequence number of the newest range tombstone of this table over the key. A tombstone
-    /// reaches no further than the bounds of its table.
-    pub(crate) fn newest_cover(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> SequenceNumber {
-        if self.tombstones.is_empty() || !self.may_contain(user_key, icmp) {
-            return SequenceNumber::ZERO;
-        }
-        self.tombstones.max_covering_seq(user_key, icmp, SequenceNumber::MAX)
     }
 }
 
@@ -222,18 +225,20 @@ fn global_seqno(properties: &TableProperties, largest: SequenceNumber) -> Option
 fn tombstones(
     block: &Block,
     global_seqno: Option<SequenceNumber>,
-    icmp: &InternalKeyComparator,
-) -> Result<FragmentedRangeTombstones> {
+    padding: &[u8],
+) -> Result<Vec<RangeTombstone>> {
     let mut all: Vec<RangeTombstone> = Vec::new();
     let mut cursor = BlockCursor::new();
     cursor.seek_to_first(block)?;
     while cursor.valid() {
         let mut tombstone = RangeTombstoneRef::parse(cursor.key(), cursor.value(block))?.to_owned();
         tombstone.seq = global_seqno.unwrap_or(tombstone.seq);
+        tombstone.start.extend_from_slice(padding);
+        tombstone.end.extend_from_slice(padding);
         all.push(tombstone);
         cursor.next(block)?;
     }
-    Ok(FragmentedRangeTombstones::build(all, icmp))
+    Ok(all)
 }
 
 /// A place in a table.
@@ -241,6 +246,9 @@ fn tombstones(
 pub(crate) struct TableCursor<'a> {
     table: &'a TableBytes,
     bytes: &'a [u8],
+    time: &'a ReadTime<'a>,
+    /// The range tombstones that the read sees.
+    tombstones: FragmentedRangeTombstones,
     /// Index of the block behind the current one.
     next_block: usize,
     block: Option<Block>,
@@ -251,11 +259,17 @@ pub(crate) struct TableCursor<'a> {
 
 impl<'a> TableCursor<'a> {
     /// A cursor without a position.
-    pub(crate) fn new(table: &'a TableBytes, files: &'a DirectoryFiles) -> Result<TableCursor<'a>> {
+    pub(crate) fn new(
+        table: &'a TableBytes,
+        files: &'a DirectoryFiles,
+        time: &'a ReadTime<'a>,
+    ) -> Result<TableCursor<'a>> {
         let (_, bytes) = files.table(table.meta.number)?;
         Ok(TableCursor {
             table,
             bytes,
+            time,
+            tombstones: time.seen(&table.tombstones),
             next_block: 0,
             block: None,
             cursor: BlockCursor::new(),
@@ -278,11 +292,21 @@ impl<'a> TableCursor<'a> {
         self.settle()
     }
 
-    /// Moves to the first entry whose user key is at or after `user_key`.
-    pub(crate) fn seek(&mut self, user_key: &[u8], icmp: &InternalKeyComparator) -> Result<()> {
-        let target = before_all_versions(user_key);
+    /// The sequence number of the newest range tombstone of this table over the key, which has no
+    /// timestamp. A tombstone reaches no further than the bounds of its table.
+    pub(crate) fn newest_cover(&self, user_key: &[u8]) -> SequenceNumber {
+        if self.tombstones.is_empty() || !self.table.may_contain(user_key, self.time) {
+            return SequenceNumber::ZERO;
+        }
+        self.tombstones.max_covering_seq(user_key, &self.time.plain, SequenceNumber::MAX)
+    }
+
+    /// Moves to the first entry whose key, without its timestamp, is at or after `user_key`.
+    pub(crate) fn seek(&mut self, user_key: &[u8]) -> Result<()> {
+        let icmp = if self.table.padding.is_empty() { self.time.icmp } else { &self.time.plain };
+        let target = before_all_versions(user_key, icmp);
         let is_before = |separator: &[u8]| match self.table.shape.key_is_user_key {
-            true => icmp.compare_user_keys(separator, user_key).is_lt(),
+            true => icmp.compare_user_keys(separator, key::user_key(&target)).is_lt(),
             false => icmp.compare(separator, &target).is_lt(),
         };
         self.next_block = self.table.blocks.partition_point(|(separator, _)| is_before(separator));
@@ -328,7 +352,11 @@ impl<'a> TableCursor<'a> {
         }
         let parsed = ParsedInternalKey::parse(self.cursor.key()).map_err(|e| e.at(&self.table.name))?;
         let sequence = self.table.global_seqno.unwrap_or(parsed.sequence);
-        key::append_internal_key(&mut self.key, parsed.user_key, sequence, parsed.value_type);
+        let padded = match self.table.padding.as_slice() {
+            [] => Cow::Borrowed(parsed.user_key),
+            padding => Cow::Owned([parsed.user_key, padding].concat()),
+        };
+        key::append_internal_key(&mut self.key, &padded, sequence, parsed.value_type);
         Ok(())
     }
 }

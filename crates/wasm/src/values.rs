@@ -1,10 +1,10 @@
-//! Values: the bytes that a reader gets for a version.
+//! Values: the bytes that a reader gets for a key.
 //!
-//! In: the newest version of a key. Out: its value; from a blob file if it lies there, and the
-//! default column of an entity.
+//! In: the visible version of a key, and the operands above it. Out: its value; from a blob file if
+//! it lies there, and the default column of an entity.
 
 use crate::files::DirectoryFiles;
-use crate::merge::NewestVersion;
+use crate::merge::{FoundKey, FoundVersion};
 use esker_base::{Error, Result, ValueType};
 use esker_format::blob::file::{BlobRecordHeader, RECORD_HEADER_BYTES};
 use esker_format::blob::{BlobIndex, BlobLocation};
@@ -12,15 +12,22 @@ use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::wide_column::stored::{StoredColumns, StoredValue};
 use std::ops::Range;
 
-/// The value of a version; `None` if the key is deleted.
+/// The value of a key; `None` if the key is deleted. `merge` puts the operands onto a value.
 /// # Errors
-/// `Corruption` · `NotSupported`.
-pub(crate) fn resolve(version: &NewestVersion, files: &DirectoryFiles) -> Result<Option<Vec<u8>>> {
-    if version.is_deleted {
-        return Ok(None);
-    }
-    let (key, stored) = (&version.user_key, &version.value);
-    let value = match version.kind {
+/// `Corruption` · `NotSupported` · those of `merge`.
+pub(crate) fn resolve(
+    found: &FoundKey,
+    files: &DirectoryFiles,
+    merge: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>>,
+) -> Result<Option<Vec<u8>>> {
+    let base = found.base.as_ref().map(|version| base(version, files)).transpose()?;
+    if found.operands.is_empty() { Ok(base) } else { merge(base.as_deref()).map(Some) }
+}
+
+/// The value of a version.
+fn base(version: &FoundVersion, files: &DirectoryFiles) -> Result<Vec<u8>> {
+    let (key, stored) = (&version.stored_key, &version.value);
+    Ok(match version.kind {
         ValueType::Value => stored.clone(),
         // Behind the value lies a sequence number, which matters to compactions only.
         ValueType::ValuePreferredSeqno => match stored.split_last_chunk::<8>() {
@@ -36,15 +43,8 @@ pub(crate) fn resolve(version: &NewestVersion, files: &DirectoryFiles) -> Result
             Some(StoredValue::Inline(value)) => value.to_vec(),
             Some(StoredValue::Blob(location)) => blob(key, location, files)?,
         },
-        ValueType::Merge => {
-            return Err(Error::not_supported(format!(
-                "key '{}' has merge operands, and this reader has no merge operator",
-                key.escape_ascii()
-            )));
-        }
         kind => return Err(Error::corruption(format!("a version of the type {kind:?}"))),
-    };
-    Ok(Some(value))
+    })
 }
 
 /// Reads a value from its blob file.

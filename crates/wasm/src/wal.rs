@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_format::log::{LogEvent, LogReader, SliceSource};
-use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use esker_format::range_del::RangeTombstone;
 use esker_format::wal_recovery::{ReplayStep, WalReplay, WalReplayMode, check_timestamp_sizes};
 use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatchView};
 use std::collections::BTreeMap;
@@ -31,14 +31,13 @@ pub(crate) struct WalEntries {
 pub(crate) struct SortedWalEntries {
     /// Internal keys and values.
     pub(crate) entries: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(crate) tombstones: FragmentedRangeTombstones,
+    pub(crate) tombstones: Vec<RangeTombstone>,
 }
 
 impl WalEntries {
     pub(crate) fn sorted(mut self, icmp: &InternalKeyComparator) -> SortedWalEntries {
         self.entries.sort_by(|(a, _), (b, _)| icmp.compare(a, b));
-        let tombstones = FragmentedRangeTombstones::build(self.tombstones, icmp);
-        SortedWalEntries { entries: self.entries, tombstones }
+        SortedWalEntries { entries: self.entries, tombstones: self.tombstones }
     }
 
     fn add(&mut self, entry: Entry, sequence: SequenceNumber) {
@@ -83,9 +82,11 @@ impl Entry {
 pub(crate) fn replay(
     files: &DirectoryFiles,
     manifest: &Manifest,
+    timestamp_sizes: &BTreeMap<ColumnFamilyId, usize>,
 ) -> Result<BTreeMap<ColumnFamilyId, WalEntries>> {
     let mut replay = Replay {
         manifest,
+        timestamp_sizes,
         decisions: WalReplay::new(WalReplayMode::PointInTimeRecovery),
         memtables: BTreeMap::new(),
         prepared: BTreeMap::new(),
@@ -110,6 +111,8 @@ pub(crate) fn replay(
 
 struct Replay<'a> {
     manifest: &'a Manifest,
+    /// The size of each family's timestamps.
+    timestamp_sizes: &'a BTreeMap<ColumnFamilyId, usize>,
     decisions: WalReplay,
     memtables: BTreeMap<ColumnFamilyId, WalEntries>,
     /// Transactions that wait for their commit.
@@ -134,8 +137,8 @@ impl Replay<'_> {
             let event = reader.next_record(&mut record).map_err(|e| e.at(&name))?;
             match event {
                 LogEvent::TimestampSizes => {
-                    let is_live = |id| self.manifest.families.contains_key(&id).then_some(0);
-                    check_timestamp_sizes(reader.timestamp_sizes(), is_live)?;
+                    let size = |id| self.timestamp_sizes.get(&id).copied();
+                    check_timestamp_sizes(reader.timestamp_sizes(), size)?;
                 }
                 LogEvent::Predecessor(stated) => {
                     let Some((known, end)) = before.filter(|(known, _)| *known <= stated.log_number) else {
