@@ -343,7 +343,11 @@ impl BlockSource {
         verify: bool,
     ) -> Result<CachedBlock> {
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
-        match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
+        let statistics = self.statistics.as_ref();
+        match readahead
+            .read(&*self.file, handle, self.file_size, statistics)
+            .map_err(|e| self.at(e, handle))?
+        {
             ReadaheadState::Stored(stored) => self
                 .parse_borrowed(stored, handle, kind, verify)
                 .inspect(|_| {

@@ -80,8 +80,7 @@ enum EntryPosition<'a> {
 
 impl TableIter {
     pub(crate) fn new(reader: Arc<TableReader>, options: TableReadOptions) -> TableIter {
-        let readahead = Readahead::new(&reader.options.table_options, options.readahead_size)
-            .counting(reader.source.statistics.as_ref());
+        let readahead = Readahead::new(&reader.options.table_options, options.readahead_size);
         let seek = SeekCounts::new(reader.source.statistics.is_some());
         TableIter {
             global_seqno: reader.global_seqno,
@@ -597,8 +596,7 @@ impl ScanIterator for TableIter {
         (self.block, self.neighbour, self.error) = (None, None, None);
         self.far_neighbour.clear();
         let pace = self.readahead.take_pace();
-        self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size)
-            .counting(self.reader.source.statistics.as_ref());
+        self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
         self.readahead.set_pace(pace);
         if !self.reader.holds_index() || !self.walker.as_ref().is_some_and(IndexWalker::is_flat) {
             self.walker = None;

@@ -121,10 +121,9 @@ pub(crate) struct Readahead {
     /// The start of the last block; the next field is its end.
     last_start: u64,
     last_end: u64,
-    /// Counts readahead and its use.
+    /// Counts readahead and its use, from the first read on. A reader that finds its blocks in the
+    /// cache takes no reference, which all threads would share.
     statistics: Option<Arc<Statistics>>,
-    /// Whether bytes were read ahead.
-    has_read: bool,
     /// Progress of its reader.
     pub(crate) long: LongScan,
 }
@@ -148,21 +147,16 @@ impl Readahead {
             last_start: 0,
             last_end: u64::MAX,
             statistics: None,
-            has_read: false,
             long: LongScan::default(),
         }
     }
 
-    /// Counts into these statistics from now on.
-    pub(crate) fn counting(mut self, statistics: Option<&Arc<Statistics>>) -> Readahead {
-        self.statistics = statistics.cloned();
-        self
-    }
-
     /// Counts bytes that one call has read for the next block and those behind it.
-    fn count_read(&mut self, bytes: u64) {
-        self.has_read = true;
-        counts::prefetched(self.statistics.as_ref(), bytes);
+    fn count_read(&mut self, bytes: u64, statistics: Option<&Arc<Statistics>>) {
+        if self.statistics.is_none() {
+            self.statistics = statistics.cloned();
+        }
+        counts::prefetched(statistics, bytes);
     }
 
     /// Bytes that were read ahead and that the reader has not reached.
@@ -243,6 +237,7 @@ impl Readahead {
         file: &dyn RandomAccessFile,
         handle: BlockHandle,
         file_size: u64,
+        statistics: Option<&Arc<Statistics>>,
     ) -> Result<ReadaheadState<'_>> {
         let course = self.course_to(handle);
         self.long.pass(handle.offset..end_of(handle));
@@ -264,7 +259,7 @@ impl Readahead {
                 && self.pace.is_none()
                 && let Some(stored) = self.together.read(file, handle, ahead)
             {
-                self.count_read(stored.len() as u64 + self.together.bytes());
+                self.count_read(stored.len() as u64 + self.together.bytes(), statistics);
                 return Ok(ReadaheadState::Own(stored));
             }
             let (from, to) = match course {
@@ -273,7 +268,7 @@ impl Readahead {
             };
             self.wait_for(to - from);
             match self.window.cover(file, from..to) {
-                Ok(bytes) => self.count_read(bytes),
+                Ok(bytes) => self.count_read(bytes, statistics),
                 Err(e) if from == handle.offset && to == end_of(handle) => return Err(e),
                 Err(_) => {
                     (self.reads, self.size) = (1, self.initial);
@@ -332,9 +327,7 @@ impl Readahead {
 /// Counts the bytes that were read ahead in vain.
 impl Drop for Readahead {
     fn drop(&mut self) {
-        if self.has_read
-            && let Some(statistics) = &self.statistics
-        {
+        if let Some(statistics) = &self.statistics {
             statistics.record_in_histogram(Histogram::PrefetchedBytesDiscarded, self.unread());
         }
     }

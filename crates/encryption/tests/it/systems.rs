@@ -1,7 +1,7 @@
 //! The conformance suite of file systems over encrypted files.
 
 use super::conformance::{self as cases, with_all_cases, with_cases_of_files};
-use super::support::encrypted;
+use super::support::{encrypted, pattern, read, write_pieces};
 use super::temp_dir::TempDir;
 use esker_encryption::{CtrFs, Rot13};
 use esker_env::{CrashFs, FileSystem, MemFs, PosixFileSystem};

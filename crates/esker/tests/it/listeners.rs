@@ -487,7 +487,7 @@ impl Pressures {
             if self.0.lock().unwrap().len() >= count {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            esker::Env::default().clock.sleep(Duration::from_millis(10));
         }
         std::mem::take(&mut *self.0.lock().unwrap())
     }

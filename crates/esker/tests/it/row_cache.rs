@@ -176,8 +176,8 @@ fn reads_that_pass_the_row_cache_by_leave_nothing_in_it() {
     drop((stamped, family));
 
     scene.options.cf.comparator = Options::default().cf.comparator;
-    let mut prepared = TransactionDbOptions::default();
-    prepared.write_policy = WritePolicy::WritePrepared;
+    let prepared =
+        TransactionDbOptions { write_policy: WritePolicy::WritePrepared, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&scene.options, &prepared, "/prepared").unwrap();
     db.put("a", "1").unwrap();
     db.db().flush().unwrap();
