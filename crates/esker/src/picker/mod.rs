@@ -5,7 +5,8 @@
 //! (target size and urgency of each level), [`plan`] (the result), `inputs` (geometry of files),
 //! `priority` (the order of a level's files), `proximal` (a second level for young entries),
 //! `marked` (files due for other reasons than size), `garbage` (files whose compaction frees much),
-//! [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (the ways to find a plan).
+//! [`leveled`], `universal` with `incremental` (parts of runs), `fifo`, [`manual`] and
+//! [`whole_files`] (the ways to find a plan).
 //!
 //! A job calls [`pick`] under the db mutex and registers the plan in the family's
 //! [`RunningCompactions`] under the same hold. It runs the plan, and removes it under the hold that
