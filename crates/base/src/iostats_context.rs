@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn counts_at_every_level_and_times_from_theirs_on() {
-        std::thread::spawn(|| {
+        let count = || {
             let clock = Ticking(Cell::new(0));
             set_perf_level(PerfLevel::Disable);
             iostats_add!(bytes_read, 3);
@@ -189,8 +189,9 @@ mod tests {
             assert_eq!(io.to_string(), "bytes_read = 3, read_nanos = 20, cpu_read_nanos = 21");
             IoStatsContext::reset();
             assert_eq!(IoStatsContext::current(), IoStatsContext::default());
-        })
-        .join()
-        .unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(count);
+        });
     }
 }
