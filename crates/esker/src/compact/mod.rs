@@ -3,13 +3,13 @@
 //! In: a plan from the picker. Out: new files in the output level and an edit that replaces the
 //! inputs by them.
 //!
-//! Files: `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key
-//! range · `output.rs` writes files, `cut.rs` ends them · `damage.rs` finds damaged inputs ·
-//! `manual.rs` is `compact_range` and `compact_files`, `refit.rs` the former's `change_level`, and
-//! `promote_l0` · `abort.rs` aborts compactions and resumes them · `delete_files.rs` is
-//! `delete_files_in_ranges` · `remote.rs` gives work to the compaction service, `remote/accept.rs`
-//! takes its tables in, `remote/worker.rs` is the other side, `remote/progress.rs` lets another
-//! worker resume it.
+//! Files: `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one
+//! key range, `io_times.rs` times its files · `output.rs` writes files, `cut.rs` ends them ·
+//! `damage.rs` finds damaged inputs · `manual.rs` is `compact_range` and `compact_files`,
+//! `refit.rs` the former's `change_level`, and `promote_l0` · `abort.rs` aborts compactions and
+//! resumes them · `delete_files.rs` is `delete_files_in_ranges` · `remote.rs` gives work to the
+//! compaction service, `remote/accept.rs` takes its tables in, `remote/worker.rs` is the other
+//! side, `remote/progress.rs` lets another worker resume it.
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
@@ -17,6 +17,7 @@ mod abort;
 pub(crate) mod cut;
 mod damage;
 mod delete_files;
+mod io_times;
 mod job;
 mod manual;
 mod output;

@@ -2,6 +2,7 @@
 //!
 //! In: the plan's input files, restricted to `[start, end)`. Out: finished output files.
 
+use super::io_times::IoTimes;
 use super::output::{Outputs, ProgressLog};
 use super::placement::Placement;
 use super::remote::{ResumePoint, Resumption};
@@ -159,6 +160,7 @@ pub(super) fn run(
     let mut made = SubjobResult::default();
     let start_micros = engine.env.clock.monotonic_micros();
     let start_cpu = engine.env.clock.thread_cpu_nanos();
+    let io_times = context.options.report_bg_io_stats.then(IoTimes::begin);
     let report = SubcompactionReport {
         job: context.job,
         number: context.number,
@@ -173,6 +175,9 @@ pub(super) fn run(
     });
     made.take(outputs);
     above.into_iter().for_each(|outputs| made.take(outputs));
+    if let Some(times) = io_times {
+        (made.stats.file_write_nanos, made.stats.file_fsync_nanos) = times.end();
+    }
     made.stats += before;
     made.kept_for_snapshots = kept_for_snapshots(context, &made.files);
     made.result = result.err();

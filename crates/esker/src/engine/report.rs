@@ -724,6 +724,8 @@ fn job_stats(
         num_input_deletion_records: iteration.deletions_in,
         num_expired_deletion_records: iteration.dropped_obsolete,
         num_single_del_mismatch: iteration.single_deletion_mismatches,
+        file_write_nanos: iteration.file_write_nanos,
+        file_fsync_nanos: iteration.file_fsync_nanos,
         ..CompactionJobStats::default()
     }
 }

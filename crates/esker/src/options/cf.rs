@@ -420,7 +420,9 @@ option_struct! {
         /// Versions of one key that an iterator steps over before it seeks past the other versions.
         /// Default 8. Mutable.
         max_sequential_skip_in_iterations: u64 = 8, mutable;
-        /// Accepted without effect: background work has no such counters. Default false. Mutable.
+        /// Measures writes and syncs of compactions, for
+        /// [`CompactionJobStats`](crate::observe::CompactionJobStats). Costs two readings of the
+        /// clock for each. Default false. Mutable.
         report_bg_io_stats: bool = false, mutable;
 
         /// After an iterator steps over this many contiguous deletions, the deleted run is

@@ -2,11 +2,12 @@
 
 use esker::internals::env::MemFs;
 use esker::iostats_context::IoStatsContext;
+use esker::observe::{CompactionJobInfo, EventListener};
 use esker::options::{BottommostLevelCompaction, CompressionType, Temperature};
 use esker::perf_context::{PerfContext, PerfLevel, set_perf_level};
 use esker::stats::Statistics;
 use esker::{CompactRangeOptions, Db, Env, Options, WriteOptions};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 fn options(env: &Env) -> Options {
     let mut options = Options::default();
@@ -111,4 +112,34 @@ fn reads_are_counted_by_the_temperature_of_their_file() {
     let io = IoStatsContext::current();
     assert_eq!((io.cold_file_read_count, io.unknown_last_level_read_count), (1, 0), "{io}");
     assert_eq!(io.cold_file_bytes_read, io.bytes_read);
+}
+
+/// The times of the last compaction.
+#[derive(Default)]
+struct Times(Mutex<(u64, u64)>);
+
+impl EventListener for Times {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        *self.0.lock().unwrap() = (info.stats.file_write_nanos, info.stats.file_fsync_nanos);
+    }
+}
+
+#[test]
+fn writes_and_syncs_of_compactions_are_timed_on_request() {
+    for report_bg_io_stats in [false, true] {
+        let times = Arc::new(Times::default());
+        let mut options = options(&Env::with_fs(Arc::new(MemFs::new())));
+        options.db.listeners = vec![times.clone()];
+        options.cf.report_bg_io_stats = report_bg_io_stats;
+        options.cf.disable_auto_compactions = true;
+        let db = Db::open(&options, "/db").unwrap();
+        for _ in 0..2 {
+            db.put("key", "value").unwrap();
+            db.flush().unwrap();
+        }
+        db.compact_range(None, None).unwrap();
+        db.close().unwrap();
+        let (write, fsync) = *times.0.lock().unwrap();
+        assert_eq!((write > 0, fsync > 0), (report_bg_io_stats, report_bg_io_stats), "{write} {fsync}");
+    }
 }

@@ -37,10 +37,14 @@ pub(crate) struct CompactionIteratorStats {
     pub operands_merged: u64,
     /// Refusals of the merge operator, after which the operands were kept.
     pub merge_failures: u64,
+    /// Nanoseconds of writes and of syncs of the outputs, with `report_bg_io_stats`. Not among
+    /// [`counts`](Self::counts).
+    pub file_write_nanos: u64,
+    pub file_fsync_nanos: u64,
 }
 
 impl CompactionIteratorStats {
-    /// All counts, in the order of the fields.
+    /// All counts of entries, in the order of the fields.
     pub(crate) fn counts(&self) -> [u64; 15] {
         [
             self.records_in,
@@ -99,6 +103,7 @@ impl CompactionIteratorStats {
             single_deletion_mismatches,
             operands_merged,
             merge_failures,
+            ..CompactionIteratorStats::default()
         })
     }
 }
@@ -120,6 +125,8 @@ impl std::ops::AddAssign for CompactionIteratorStats {
         self.single_deletion_mismatches += other.single_deletion_mismatches;
         self.operands_merged += other.operands_merged;
         self.merge_failures += other.merge_failures;
+        self.file_write_nanos += other.file_write_nanos;
+        self.file_fsync_nanos += other.file_fsync_nanos;
     }
 }
 
