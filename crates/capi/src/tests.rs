@@ -3,6 +3,7 @@
 mod as_rocksdb;
 mod iterators;
 mod metadata;
+mod perf;
 mod remote_compaction;
 mod transactions;
 mod user_defined_index;
