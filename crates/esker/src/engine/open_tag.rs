@@ -6,7 +6,7 @@
 
 use super::Engine;
 use crate::options::DbOptions;
-use crate::trace::TRACED;
+use crate::trace::{Query, TRACED};
 use esker_base::sync::atomic::Ordering::Relaxed;
 
 /// The bit that sends reads to the commit table.
@@ -49,6 +49,14 @@ impl Engine {
     fn mark(&self, bit: u64, is_set: bool) {
         let marked = |tag| if is_set { tag | bit } else { tag & !bit };
         _ = self.open_tag.fetch_update(Relaxed, Relaxed, |tag| (tag != 0).then(|| marked(tag)));
+    }
+
+    /// Adds a query to the trace of queries, if one is running. A database with another bit comes
+    /// here without a trace, for one load.
+    pub(crate) fn trace_query<'q>(&self, query: impl FnOnce() -> Query<'q>) {
+        if self.open_tag.load(Relaxed) & TRACED != 0 {
+            self.traces.add(query);
+        }
     }
 
     /// Ends all traces when the database closes.

@@ -82,7 +82,10 @@ impl OnDemandFileSystem {
         let lock = inner.lock_file(&lock_file_name(&own))?;
         let mut marker = inner.new_writable_file(&own.join(LEADER))?;
         marker.append(leader.as_os_str().as_encoded_bytes())?;
+        marker.sync()?;
         marker.close()?;
+        // After a power loss no link may be there without the marker.
+        inner.new_directory(&own)?.fsync()?;
         for name in names_if_there(&*inner, &own)?.iter().filter(|name| is_data_file(name)) {
             inner.delete_file(&own.join(name))?;
         }

@@ -29,7 +29,7 @@ impl DbInner {
         entities: bool,
     ) -> Result<Option<GetScopes>> {
         self.check_traced_family(cf)?;
-        self.engine.traces.add(|| Query::Get { family: cf.id, key });
+        self.engine.trace_query(|| Query::Get { family: cf.id, key });
         let operation = if entities { OperationType::GetEntity } else { OperationType::Get };
         let status = self.engine.track(operation, Some(cf), || [0; 6]);
         Ok(scopes(self.calling(TableReaderCaller::UserGet, cf, options, key), status))
@@ -44,7 +44,7 @@ impl DbInner {
         entities: bool,
     ) -> Option<GetScopes> {
         let all = || (0..keys.len()).map(|i| (keys.family(i).id, keys.key(i))).collect();
-        self.engine.traces.add(|| Query::MultiGet(all()));
+        self.engine.trace_query(|| Query::MultiGet(all()));
         let operation = if entities { OperationType::MultiGetEntity } else { OperationType::MultiGet };
         let family = keys.family(0);
         let status = self.engine.track(operation, Some(family), || [0; 6]);

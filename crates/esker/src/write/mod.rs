@@ -294,7 +294,7 @@ impl WritePath {
     fn trace(&self, own: &WriteRequest, group: &[Follower]) {
         let applied = std::iter::once(own).chain(group.iter().map(|f| &f.request));
         for batch in applied.filter_map(WriteRequest::applied).filter(|batch| !batch.is_empty()) {
-            self.engine.traces.add(|| Query::Write(batch.data()));
+            self.engine.trace_query(|| Query::Write(batch.data()));
         }
     }
 

@@ -31,7 +31,7 @@ impl DbIterator {
         if self.db.check_traced_family(&self.cf).is_err() {
             return;
         }
-        self.db.engine.traces.add(|| Query::IteratorSeek {
+        self.db.engine.trace_query(|| Query::IteratorSeek {
             family: self.cf.id,
             for_prev,
             key,
