@@ -454,7 +454,8 @@ public class Differential {
     private void tables() throws Exception {
         try (final Cache cache = new LRUCache(8 << 20, 4, false, 0.2); final BloomFilter filter = new BloomFilter(10, false);
              final WriteBufferManager manager = new WriteBufferManager(4 << 20, cache);
-             final Options options = new Options().setCreateIfMissing(true).setWriteBufferManager(manager)) {
+             final Cache rows = new LRUCache(1 << 20);
+             final Options options = new Options().setCreateIfMissing(true).setWriteBufferManager(manager).setRowCache(rows)) {
             final BlockBasedTableConfig table = new BlockBasedTableConfig().setBlockCache(cache).setFilterPolicy(filter)
                 .setBlockSize(1024).setCacheIndexAndFilterBlocks(true).setPinTopLevelIndexAndFilter(true)
                 .setIndexType(IndexType.kTwoLevelIndexSearch).setPartitionFilters(true).setMetadataBlockSize(512);
@@ -472,6 +473,7 @@ public class Differential {
                 }
                 say("absent " + text(db.get(bytes("key9"))));
                 say("cache used " + (cache.getUsage() > 0) + " " + (cache.getPinnedUsage() >= 0));
+                say("rows used " + (rows.getUsage() > 0));
                 say("levels " + db.getProperty("rocksdb.num-files-at-level0"));
             }
         }

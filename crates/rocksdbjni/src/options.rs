@@ -404,6 +404,14 @@ pub(crate) fn set_write_buffer_manager<T: HasDb>(
     Ok(())
 }
 
+pub(crate) fn set_row_cache<T: HasDb>(
+    object: NativeHandle<T>,
+    cache: NativeHandle<CacheObject>,
+) -> NativeResult<()> {
+    object.get_mut()?.db().row_cache = Some(cache.get()?.0.clone());
+    Ok(())
+}
+
 pub(crate) fn set_rate_limiter<T: HasDb>(
     object: NativeHandle<T>,
     limiter: NativeHandle<Limiter>,
