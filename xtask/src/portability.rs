@@ -83,6 +83,8 @@ pub(crate) fn run_all(root: &Path, names: &[&str]) -> Outcome {
 struct Cross {
     root: PathBuf,
     rustc: String,
+    /// The directory of the unwinder for musl.
+    unwinder: String,
     target_dir: String,
 }
 
@@ -92,7 +94,12 @@ impl Cross {
             std::env::var_os("ESKER_CROSS_DIR").map_or_else(|| root.join("target/cross"), PathBuf::from);
         let target_dir = commands::target_dir(root).join("portability");
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        Cross { root: root.to_owned(), rustc: text(&cross.join("bin/rustc")), target_dir: text(&target_dir) }
+        Cross {
+            root: root.to_owned(),
+            rustc: text(&cross.join("bin/rustc")),
+            unwinder: text(&cross.join("musl")),
+            target_dir: text(&target_dir),
+        }
     }
 
     /// The environment of a build, with the settings of a target.
@@ -115,9 +122,11 @@ impl Cross {
     }
 
     fn musl(&self) -> Result<String, String> {
+        // The specs of musl-gcc know no static programs that may lie at any address.
+        let flags = format!("-Clink-self-contained=no -Crelocation-model=static -Lnative={}", self.unwinder);
         let env = self.env(&[
             ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
-            ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", "-Clink-self-contained=no"),
+            ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", &flags),
         ]);
         let flags = ["--target", "x86_64-unknown-linux-musl", "-Zbuild-std=std,panic_unwind,test"];
         self.tests(&env, &flags, &WITH_MUSL)
