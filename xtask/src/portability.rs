@@ -44,7 +44,13 @@ const UNDER_QEMU: [Skipped; 1] = [Skipped {
 }];
 
 /// Tests that need the GNU C library.
-const WITH_MUSL: [Skipped; 0] = [];
+const WITH_MUSL: [Skipped; 2] = [
+    Skipped {
+        test: "the_nth_operation_of_a_kind_fails_a_given_number_of_times",
+        why: "musl has other words for EIO",
+    },
+    Skipped { test: "errors_name_operation_path_and_offset", why: "musl has other words for EIO" },
+];
 
 /// Words of the refusal in `crates/env/src/lib.rs`.
 const REFUSAL: &str = "Esker's engine needs a 64-bit system";
