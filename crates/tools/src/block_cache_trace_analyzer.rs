@@ -2,22 +2,37 @@
 //! and kind of block, and the misses of simulated caches.
 //!
 //! In: a trace that Esker or RocksDB has written, and a file of caches to simulate. Out: sums on
-//! standard output, and the file `SECONDS_ACCESSES_mrc` with miss ratios, in RocksDB's forms.
+//! standard output, and report files, in RocksDB's forms and under its names.
+//!
+//! Files: `accesses.rs` counts by block · `details.rs` prints distributions · `reports.rs` writes
+//! report files, with the groups and tables of `groups.rs` and the distances of `distance.rs` ·
+//! `simulated.rs` simulates caches · `readable.rs` has human-readable traces.
 //!
 //! The simulated caches are Esker's own. Their values are empty; the charge of each is the size of
-//! its block. Cost: about 100 bytes for each block in each simulated cache; without `--mrc_only`
-//! also for each block of the trace.
+//! its block. Cost: about 100 bytes for each block in each simulated cache, and for each get and
+//! table in a hybrid one; without `--mrc_only` about 300 for each block of the trace. Reports of
+//! distances and correlations need up to 32 bytes for each access.
 
 mod accesses;
+mod details;
+mod distance;
+mod groups;
+mod readable;
+mod reports;
 mod simulated;
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
-use accesses::Accesses;
+use crate::trace_analyzer::MAX_DISTANCE_MICROS;
+use accesses::{Accesses, KeptFacts, break_lines, caller_name};
 use clap::Args;
-use esker::trace::{BlockAccess, TraceFrame, TraceReader, new_file_trace_reader, parse_binary_header};
+use details::Ends;
+use esker::trace::{BlockAccess, TraceFrame, new_file_trace_reader, parse_binary_header};
 use esker::{Error, Result};
-use simulated::Simulation;
+use readable::ReadableTrace;
+use reports::ReportOptions;
+use simulated::{MissStats, Simulation};
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -29,11 +44,18 @@ pub(crate) struct CacheAnalyzerOptions {
     /// The trace
     #[arg(long)]
     block_cache_trace_path: PathBuf,
+    /// The trace is one that --human_readable_trace_file_path has written
+    #[arg(long)]
+    is_block_cache_human_readable_trace: bool,
+    /// File to write: a line for each access
+    #[arg(long)]
+    human_readable_trace_file_path: Option<PathBuf>,
     /// File of caches to simulate. Lines are NAME,SHARD_BITS,GHOST_BYTES,BYTES[,BYTES…], with a
-    /// cache for each BYTES. Names: lru, lru_priority, hyper_clock, each also with ghost_ before it
+    /// cache for each BYTES. Names: lru, lru_priority, lru_hybrid (also has the rows of gets),
+    /// lru_hybrid_no_insert_on_row_miss, hyper_clock, each also with ghost_ before it
     #[arg(long)]
     block_cache_sim_config_path: Option<PathBuf>,
-    /// Existing directory for the file of miss ratios
+    /// Existing directory for report files
     #[arg(long)]
     block_cache_analysis_result_dir: Option<PathBuf>,
     /// The trace has one of N blocks: simulated caches have an Nth of their size
@@ -45,12 +67,36 @@ pub(crate) struct CacheAnalyzerOptions {
     /// Only simulate caches
     #[arg(long)]
     mrc_only: bool,
-    /// Print the distribution of accesses per block, by kind of block
+    /// Print the distribution of accesses per block, by kind of block and column family
     #[arg(long)]
     print_access_count_stats: bool,
-    /// Print the sizes of blocks, by kind of block
+    /// Also print the N lowest numbers of accesses to a data block
+    #[arg(long, default_value_t = 0)]
+    analyze_bottom_k_access_count_blocks: usize,
+    /// Also print the data blocks with the N highest numbers of accesses
+    #[arg(long, default_value_t = 0)]
+    analyze_top_k_access_count_blocks: usize,
+    /// Print the sizes of blocks, by kind of block and column family
     #[arg(long)]
     print_block_size_stats: bool,
+    /// Print the keys that gets and multi-gets look for in data blocks
+    #[arg(long)]
+    print_data_block_access_count_stats: bool,
+    #[command(flatten)]
+    reports: ReportOptions,
+}
+
+impl CacheAnalyzerOptions {
+    fn kept(&self) -> KeptFacts {
+        let kept = self.reports.kept();
+        let prints_keys =
+            self.print_data_block_access_count_stats || self.analyze_top_k_access_count_blocks > 0;
+        KeptFacts {
+            keys: kept.keys || prints_keys,
+            get_keys: kept.get_keys || self.human_readable_trace_file_path.is_some(),
+            ..kept
+        }
+    }
 }
 
 /// First and last time of a trace, and its number of accesses.
@@ -68,42 +114,108 @@ impl Extent {
     }
 }
 
+/// All that is known about a trace.
+struct Analysis {
+    extent: Extent,
+    /// `None` with `--mrc_only`.
+    accesses: Option<Accesses>,
+    simulation: Simulation,
+    /// The misses of the traced cache, and those by caller.
+    misses: MissStats,
+    caller_misses: BTreeMap<u8, MissStats>,
+    readable: Option<ReadableTrace>,
+}
+
+impl Analysis {
+    fn add(&mut self, access: &BlockAccess<'_>) -> Result<()> {
+        self.extent.began_at.get_or_insert(access.timestamp);
+        self.extent.ended_at = access.timestamp;
+        self.extent.accesses += 1;
+        let (time, is_miss) = (access.timestamp, !access.is_cache_hit);
+        self.misses.add(time, is_miss);
+        self.caller_misses.entry(access.caller).or_default().add(time, is_miss);
+        self.simulation.access(access);
+        let Some(accesses) = &mut self.accesses else { return Ok(()) };
+        let numbers = accesses.add(access);
+        self.readable.iter_mut().try_for_each(|readable| readable.add(access, numbers))
+    }
+}
+
 pub(crate) fn run(options: &CacheAnalyzerOptions, host: &Host) -> CommandOutcome {
-    let mut simulation = check(options, host)?;
-    let mut accesses = (!options.mrc_only).then(Accesses::default);
-    let here = |e: Error| Failure::new(e.at(options.block_cache_trace_path.display()));
-    let mut reader = new_file_trace_reader(&host.env(), &options.block_cache_trace_path)?;
-    let header = reader.read()?.ok_or_else(|| here(Error::incomplete("the trace is empty")))?;
-    TraceFrame::decode(&header).and_then(|header| parse_binary_header(&header)).map_err(here)?;
-    let mut extent = Extent::default();
-    read_all(reader.as_mut(), &mut |access| {
-        extent.began_at.get_or_insert(access.timestamp);
-        extent.ended_at = access.timestamp;
-        extent.accesses += 1;
-        simulation.access(access);
-        accesses.iter_mut().for_each(|accesses| accesses.add(access));
-    })
-    .map_err(here)?;
+    let simulation = check(options, host)?;
+    let mut analysis = Analysis {
+        extent: Extent::default(),
+        accesses: (!options.mrc_only).then(|| Accesses::new(options.kept())),
+        simulation,
+        misses: MissStats::default(),
+        caller_misses: BTreeMap::new(),
+        readable: None,
+    };
+    read_all(options, host, &mut analysis)?;
+    options.reports.check_windows(&analysis.extent)?;
+    analysis.readable.take().map_or(Ok(()), ReadableTrace::close)?;
     if let Some(dir) = &options.block_cache_analysis_result_dir {
-        let name = format!("{}_{}_mrc", extent.seconds(), extent.accesses);
-        let mut file = host.fs().new_writable_file(&dir.join(name))?;
-        file.append(simulation.miss_ratios().as_bytes())?;
-        file.close()?;
+        write_files(options, &analysis, &mut |name, text| {
+            // The name of a column family may be part of the file's.
+            let mut file = host.fs().new_writable_file(&dir.join(name.replace('/', "_")))?;
+            file.append(text.as_bytes())?;
+            Ok(file.close()?)
+        })?;
     }
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
-    writeln!(out, "Status: OK")?;
-    if let Some(accesses) = &accesses {
-        accesses.print(&mut out)?;
-        if options.print_block_size_stats {
-            accesses.print_sizes(&mut out)?;
-        }
-        if options.print_access_count_stats {
-            accesses.print_counts(&mut out)?;
-        }
-    } else if options.block_cache_analysis_result_dir.is_none() {
-        out.write_all(simulation.miss_ratios().as_bytes())?;
-    }
+    print(options, &analysis, &mut out)?;
     Ok(out.flush()?)
+}
+
+fn write_files(
+    options: &CacheAnalyzerOptions,
+    analysis: &Analysis,
+    sink: &mut dyn FnMut(&str, &str) -> CommandOutcome,
+) -> CommandOutcome {
+    let Analysis { extent, simulation, .. } = analysis;
+    sink(&format!("{}_{}_mrc", extent.seconds(), extent.accesses), &simulation.miss_ratios())?;
+    if simulation.has_caches() {
+        simulation.timelines(&analysis.misses, sink)?;
+    }
+    match &analysis.accesses {
+        Some(accesses) => options.reports.write(accesses, extent, sink),
+        None => Ok(()),
+    }
+}
+
+fn print(options: &CacheAnalyzerOptions, analysis: &Analysis, out: &mut dyn Write) -> CommandOutcome {
+    writeln!(out, "Status: OK")?;
+    let Some(accesses) = &analysis.accesses else {
+        if options.block_cache_analysis_result_dir.is_none() {
+            out.write_all(analysis.simulation.miss_ratios().as_bytes())?;
+        }
+        return Ok(());
+    };
+    let (seconds, ratio) = (analysis.extent.seconds(), analysis.misses.ratio());
+    writeln!(out, "Trace duration {seconds} seconds. Observed miss ratio {ratio:.2}")?;
+    for (caller, misses) in &analysis.caller_misses {
+        writeln!(out, "Caller {}: Observed miss ratio {:.2}", caller_name(*caller), misses.ratio())?;
+    }
+    accesses.print(out)?;
+    if options.print_access_count_stats {
+        let ends = Ends {
+            bottom: options.analyze_bottom_k_access_count_blocks,
+            top: options.analyze_top_k_access_count_blocks,
+        };
+        for only_users in [false, true] {
+            break_lines(3, out)?;
+            details::print_counts(accesses, only_users, ends, out)?;
+        }
+    }
+    if options.print_block_size_stats {
+        break_lines(3, out)?;
+        details::print_sizes(accesses, out)?;
+    }
+    if options.print_data_block_access_count_stats {
+        break_lines(3, out)?;
+        details::print_data_blocks(accesses, out)?;
+    }
+    Ok(())
 }
 
 /// Checks the flags, and makes the caches to simulate.
@@ -117,9 +229,22 @@ fn check(options: &CacheAnalyzerOptions, host: &Host) -> CommandOutcome<Simulati
     let prints = [
         ("--print_access_count_stats", options.print_access_count_stats),
         ("--print_block_size_stats", options.print_block_size_stats),
+        ("--print_data_block_access_count_stats", options.print_data_block_access_count_stats),
+        ("--human_readable_trace_file_path", options.human_readable_trace_file_path.is_some()),
+        (options.reports.file_flag().unwrap_or(""), options.reports.file_flag().is_some()),
     ];
     if let Some((flag, _)) = prints.iter().find(|(_, given)| *given && options.mrc_only) {
         return Err(Failure::new(format_args!("--mrc_only and {flag} exclude each other")));
+    }
+    let ends = options.analyze_bottom_k_access_count_blocks.max(options.analyze_top_k_access_count_blocks);
+    if ends > 0 && !options.print_access_count_stats {
+        let flags = "--analyze_bottom_k_access_count_blocks and --analyze_top_k_access_count_blocks";
+        return Err(Failure::new(format_args!("{flags} need --print_access_count_stats")));
+    }
+    options.reports.check()?;
+    if let (Some(flag), None) = (options.reports.file_flag(), &options.block_cache_analysis_result_dir) {
+        let dir = "--block_cache_analysis_result_dir=<directory>";
+        return Err(Failure::new(format_args!("{flag} needs {dir}")));
     }
     if let Some(dir) = &options.block_cache_analysis_result_dir
         && host.fs().children(dir).is_err()
@@ -136,12 +261,47 @@ fn check(options: &CacheAnalyzerOptions, host: &Host) -> CommandOutcome<Simulati
     Simulation::parse(&String::from_utf8_lossy(&text), &name, ratio, options.cache_sim_warmup_seconds)
 }
 
-/// Calls `visit` with each access of the trace.
+/// Adds each access of the trace. Makes the human-readable trace behind the header's check.
 /// # Errors
-/// `Corruption`: a record is cut off or damaged · `IoError`.
-fn read_all(reader: &mut dyn TraceReader, visit: &mut dyn FnMut(&BlockAccess<'_>)) -> Result<()> {
-    while let Some(record) = reader.read()? {
-        visit(&BlockAccess::decode(&TraceFrame::decode(&record)?)?);
+/// A record is cut off or damaged, or has a time far from the header's · a file that cannot be read
+/// or made.
+fn read_all(options: &CacheAnalyzerOptions, host: &Host, analysis: &mut Analysis) -> CommandOutcome {
+    let here = |e: Error| Failure::new(e.at(options.block_cache_trace_path.display()));
+    let open_readable = || {
+        let path = options.human_readable_trace_file_path.as_ref();
+        path.map(|path| host.fs().new_writable_file(path).map(ReadableTrace::new)).transpose()
+    };
+    if options.is_block_cache_human_readable_trace {
+        let text = crate::host::read_file(host.fs(), &options.block_cache_trace_path)?;
+        analysis.readable = open_readable()?;
+        return readable::read_lines(&String::from_utf8_lossy(&text), &mut |access| {
+            check_time(access.timestamp, analysis.extent.began_at.unwrap_or(access.timestamp))?;
+            analysis.add(access)
+        })
+        .map_err(here);
+    }
+    let mut reader = new_file_trace_reader(&host.env(), &options.block_cache_trace_path)?;
+    let header = reader.read()?.ok_or_else(|| here(Error::incomplete("the trace is empty")))?;
+    let frame = TraceFrame::decode(&header).map_err(here)?;
+    parse_binary_header(&frame).map_err(here)?;
+    let (began_at, mut offset) = (frame.timestamp, header.len());
+    analysis.readable = open_readable()?;
+    while let Some(record) = reader.read().map_err(here)? {
+        let access = TraceFrame::decode(&record).and_then(|frame| {
+            check_time(frame.timestamp, began_at).map_err(|e| e.at(format_args!("offset {offset}")))?;
+            Ok(frame)
+        });
+        let access = access.and_then(|frame| analysis.add(&BlockAccess::decode(&frame)?));
+        access.map_err(here)?;
+        offset += record.len();
+    }
+    Ok(())
+}
+
+/// Timelines have a column for each second, so a forged time must not choose their length.
+fn check_time(time: u64, began_at: u64) -> Result<()> {
+    if time.abs_diff(began_at) > MAX_DISTANCE_MICROS {
+        return Err(Error::corruption("the record's time is more than 366 days from the trace's beginning"));
     }
     Ok(())
 }

@@ -4,10 +4,11 @@
 //! files that flags ask for, in RocksDB's forms and under its names.
 //!
 //! Files: `stats.rs` counts queries by kind, column family and key · `reports.rs` writes the files
-//! · `summary.rs` prints the sums.
+//! · `summary.rs` prints the sums · `key_space.rs` reads whole key spaces.
 //!
 //! Cost: memory for each key that a query of an analyzed kind names, once for each kind.
 
+mod key_space;
 mod reports;
 mod stats;
 mod summary;
@@ -20,8 +21,9 @@ use esker::BatchOp;
 use esker::internals::format::write_batch::WriteBatchView;
 use esker::trace::{Query, TraceFrame, TraceKind, TraceReader, new_file_trace_reader, parse_query_header};
 use esker::{Error, Result};
+use key_space::KeySpaces;
 use reports::Reports;
-use stats::{Queries, QueryKind};
+use stats::{Queries, QueryKind, QueryPairs};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -73,6 +75,15 @@ pub(crate) struct AnalyzerOptions {
     /// Number of most accessed keys to print
     #[arg(long, default_value_t = 1)]
     print_top_k_access: usize,
+    /// Print how often a kind of query follows another on one key, for pairs like
+    /// [get,get][put,get], and the average time between them
+    #[arg(long, value_parser = QueryPairs::parse)]
+    print_correlation: Option<QueryPairs>,
+    /// Directory with whole key spaces: FAMILY.txt has a line for each key, in hex. Adds
+    /// …-whole_key_stats.txt to --output_key_stats, …-whole_key_prefix_cut.txt to
+    /// --output_prefix_cut
+    #[arg(long)]
+    key_space_dir: Option<PathBuf>,
     /// Analyze gets
     #[arg(long)]
     analyze_get: bool,
@@ -118,7 +129,7 @@ type Out = BufWriter<Stream>;
 
 /// The largest distance of a record's time from that of the trace's header. Reports have a line
 /// for each second, so a forged time must not choose their length.
-const MAX_DISTANCE_MICROS: u64 = 366 * 24 * 3600 * 1_000_000;
+pub(crate) const MAX_DISTANCE_MICROS: u64 = 366 * 24 * 3600 * 1_000_000;
 
 /// Number of records of a trace by kind.
 #[derive(Default)]
@@ -176,12 +187,13 @@ pub(crate) fn run(options: &AnalyzerOptions, host: &Host) -> CommandOutcome {
     }
     let seconds = queries.seconds(records.ended_at);
     queries.number_keys();
-    reports.write(&queries, seconds)?;
+    let spaces = KeySpaces::read(options, host, &queries)?;
+    reports.write(&queries, &spaces, seconds)?;
     if options.no_print {
         return Ok(());
     }
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
-    let printed = summary::print(options, &records, &queries, (seconds, sample), &mut out);
+    let printed = summary::print(options, &records, &queries, &spaces, (seconds, sample), &mut out);
     printed.and(out.flush().map_err(Failure::from))
 }
 
@@ -207,6 +219,9 @@ fn check(options: &AnalyzerOptions, host: &Host) -> CommandOutcome<u64> {
             return Err(Failure::new(format_args!("--output_dir: {} is no directory", dir.display())));
         }
         _ => {}
+    }
+    if let Some(dir) = options.key_space_dir.as_ref().filter(|dir| host.fs().children(dir).is_err()) {
+        return Err(Failure::new(format_args!("--key_space_dir: {} is no directory", dir.display())));
     }
     if options.output_prefix.contains('/') {
         return Err(Failure::new("--output_prefix is the first part of a name, without a slash"));

@@ -1,5 +1,6 @@
 //! Report files, in the forms of RocksDB's tool.
 
+use super::key_space::{KeySpaces, accessed_lines, prefix_lines};
 use super::stats::{FamilyStats, Queries, QueryKind};
 use super::{AnalyzerOptions, key_text};
 use crate::failure::{CommandOutcome, Failure};
@@ -87,14 +88,39 @@ impl<'a> Reports<'a> {
     }
 
     /// Writes all other reports, and closes the human-readable trace.
-    pub(super) fn write(&mut self, queries: &Queries, seconds: u64) -> CommandOutcome {
+    pub(super) fn write(&mut self, queries: &Queries, spaces: &KeySpaces, seconds: u64) -> CommandOutcome {
         if let Some(sequence) = self.sequence.take() {
             sequence.close()?;
         }
         for (kind, family, stats) in queries.each() {
             self.write_family(kind, family, stats, seconds)?;
+            self.write_key_space(kind, family, stats, spaces)?;
         }
         if self.options.output_qps_stats { self.write_rates(queries, seconds) } else { Ok(()) }
+    }
+
+    fn write_key_space(
+        &self,
+        kind: QueryKind,
+        family: u32,
+        stats: &FamilyStats,
+        spaces: &KeySpaces,
+    ) -> CommandOutcome {
+        let Some(keys) = spaces.keys(family) else { return Ok(()) };
+        let write = |ending: &str, lines: &mut dyn Iterator<Item = String>| -> CommandOutcome {
+            let mut report = self.create(&format!("{}-{family}-{ending}", kind.name()))?;
+            for line in lines {
+                report.line(format_args!("{line}"))?;
+            }
+            report.close()
+        };
+        if self.options.output_key_stats {
+            write("whole_key_stats.txt", &mut accessed_lines(keys, stats))?;
+        }
+        match self.options.output_prefix_cut {
+            0 => Ok(()),
+            bytes => write("whole_key_prefix_cut.txt", &mut prefix_lines(keys, bytes)),
+        }
     }
 
     fn write_family(

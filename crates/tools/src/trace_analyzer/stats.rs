@@ -53,6 +53,10 @@ impl QueryKind {
         }
     }
 
+    fn parse(name: &str) -> Option<QueryKind> {
+        QueryKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     fn is_enabled(self, options: &AnalyzerOptions) -> bool {
         match self {
             QueryKind::Get => options.analyze_get,
@@ -69,6 +73,28 @@ impl QueryKind {
     }
 }
 
+/// Pairs of kinds: how often the second follows the first on one key.
+#[derive(Clone, Default)]
+pub(super) struct QueryPairs(pub(super) Vec<(QueryKind, QueryKind)>);
+
+impl QueryPairs {
+    /// Parses pairs like `[get,get][put,get]`.
+    pub(super) fn parse(text: &str) -> Result<QueryPairs, String> {
+        let mut pairs = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let wrong = || format!("'{rest}' does not begin with a pair [kind,kind]");
+            let (pair, behind) =
+                rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).ok_or_else(wrong)?;
+            let (first, second) = pair.split_once(',').ok_or_else(wrong)?;
+            let kind = |name| QueryKind::parse(name).ok_or_else(|| format!("'{name}' is no kind of query"));
+            pairs.push((kind(first)?, kind(second)?));
+            rest = behind;
+        }
+        Ok(QueryPairs(pairs))
+    }
+}
+
 /// Accesses to one key.
 #[derive(Default)]
 pub(super) struct KeyStats {
@@ -77,6 +103,8 @@ pub(super) struct KeyStats {
     /// Bytes of the value of the first access.
     pub(super) value_bytes: u64,
     pub(super) accesses: u64,
+    /// Time of the last access, in microseconds.
+    last_at: u64,
 }
 
 /// Queries of one kind to one column family.
@@ -94,6 +122,9 @@ pub(super) struct FamilyStats {
     pub(super) keys_at: BTreeMap<u64, u64>,
     /// Seconds and keys of all accesses, if they are to be written.
     pub(super) series: Vec<(u64, Vec<u8>)>,
+    /// By pair: number of queries that follow the first kind on their key, and their distances in
+    /// microseconds.
+    pub(super) followed: Vec<(u64, u64)>,
     last_second: u64,
 }
 
@@ -128,6 +159,7 @@ pub(super) struct Queries {
     seen: [u64; 10],
     value_interval: u64,
     keeps_series: bool,
+    pairs: QueryPairs,
     began_at: Option<u64>,
     stats: BTreeMap<(QueryKind, u32), FamilyStats>,
 }
@@ -140,6 +172,7 @@ impl Queries {
             seen: [0; 10],
             value_interval: options.value_interval,
             keeps_series: options.output_time_series,
+            pairs: options.print_correlation.clone().unwrap_or_default(),
             began_at: None,
             stats: BTreeMap::new(),
         }
@@ -162,7 +195,12 @@ impl Queries {
         let began_at = *self.began_at.get_or_insert(time);
         let second = time.saturating_sub(began_at) / MICROS_PER_SECOND;
         let value_bytes = if value_bytes == 0 { SHADOW_VALUE_BYTES } else { value_bytes as u64 };
+        let followed = self.followed(time, kind, family, key);
         let stats = self.stats.entry((kind, family)).or_default();
+        stats.followed.resize(followed.len(), (0, 0));
+        for (sums, distance) in stats.followed.iter_mut().zip(followed) {
+            *sums = (sums.0 + u64::from(distance.is_some()), sums.1 + distance.unwrap_or(0));
+        }
         if second != stats.last_second {
             stats.keys_at.insert(stats.last_second, stats.keys.len() as u64);
             stats.last_second = second;
@@ -173,15 +211,26 @@ impl Queries {
         *stats.by_second.entry(second).or_default() += 1;
         *stats.by_value_class.entry(value_bytes / self.value_interval).or_default() += 1;
         match stats.keys.get_mut(key) {
-            Some(known) => known.accesses += 1,
+            Some(known) => (known.accesses, known.last_at) = (known.accesses + 1, time),
             None => {
-                let first = KeyStats { number: 0, value_bytes, accesses: 1 };
+                let first = KeyStats { number: 0, value_bytes, accesses: 1, last_at: time };
                 stats.keys.insert(key.to_vec(), first);
             }
         }
         if self.keeps_series {
             stats.series.push((second, key.to_vec()));
         }
+    }
+
+    /// For each pair the microseconds since the last query of its first kind for the key. `None`
+    /// for pairs of another second kind, and for queries at the same time.
+    fn followed(&self, time: u64, kind: QueryKind, family: u32, key: &[u8]) -> Vec<Option<u64>> {
+        let distance = |(first, second): &(QueryKind, QueryKind)| {
+            let stats = self.stats.get(&(*first, family)).filter(|_| *second == kind)?;
+            let last_at = stats.keys.get(key)?.last_at;
+            (last_at != time).then(|| time.saturating_sub(last_at))
+        };
+        self.pairs.0.iter().map(distance).collect()
     }
 
     /// Numbers the keys in their order.

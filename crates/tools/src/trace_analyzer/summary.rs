@@ -1,5 +1,6 @@
 //! Sums of a trace on standard output, in the words of RocksDB's tool.
 
+use super::key_space::KeySpaces;
 use super::stats::{FamilyStats, Queries, QueryKind};
 use super::{AnalyzerOptions, Out, Records, key_text};
 use crate::failure::CommandOutcome;
@@ -12,6 +13,7 @@ pub(super) fn print(
     options: &AnalyzerOptions,
     records: &Records,
     queries: &Queries,
+    spaces: &KeySpaces,
     (seconds, sample): (u64, u64),
     out: &mut Out,
 ) -> CommandOutcome {
@@ -43,7 +45,8 @@ pub(super) fn print(
     for family in queries.families() {
         let of_family = queries.each().filter(|(_, of, _)| *of == family);
         let keys: usize = of_family.map(|(_, _, stats)| stats.keys.len()).sum();
-        writeln!(out, "The column family id: {family}\nThe whole key space key numbers: 0")?;
+        let all = spaces.key_count(family);
+        writeln!(out, "The column family id: {family}\nThe whole key space key numbers: {all}")?;
         writeln!(out, "The accessed key space key numbers: {keys}")?;
     }
     if !options.print_overall_stats {
@@ -100,6 +103,16 @@ fn print_family(
         for (accesses, key) in stats.top_keys(options.print_top_k_access) {
             writeln!(out, "Access_count: {accesses} {}", key_text(key))?;
         }
+    }
+    let pairs = options.print_correlation.iter().flat_map(|pairs| &pairs.0);
+    for ((first, second), (count, micros)) in pairs.zip(&stats.followed) {
+        let (first, second) = (first.name(), second.name());
+        let average = if *count == 0 { 0.0 } else { *micros as f64 / (*count as f64 * 1000.0) };
+        writeln!(
+            out,
+            "The correlation statistics of '{second}' after '{first}' is: total numbers: {count} average \
+             time: {average:.6}(ms)"
+        )?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 )]
 
 mod beside_owner;
+mod block_cache_reports;
 mod compaction_worker;
 mod compat;
 mod db_bench;

@@ -137,6 +137,62 @@ fn queries_are_counted_and_reported_as_by_rocksdbs_tool() {
     );
 }
 
+/// Gets of a at seconds 0, 1, 4, a put of a at 1, gets of bb at 3 and 8.
+#[test]
+fn queries_that_follow_others_and_whole_key_spaces_are_reported() {
+    let temp = TempDir::new("trace-correlation");
+    let (path, dir, space) = (temp.join("queries"), temp.join("reports"), temp.join("space"));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir(&space).unwrap();
+    let get = |key| Query::Get { family: esker::ColumnFamilyId(0), key };
+    let batch = batch();
+    trace(
+        &path,
+        &[
+            (0, get(b"a")),
+            (1, get(b"a")),
+            (1, Query::Write(batch.data())),
+            (3, get(b"bb")),
+            (4, get(b"a")),
+            (8, get(b"bb")),
+        ],
+    );
+    let flag = format!("--trace_path={}", path.display());
+    let to = format!("--output_dir={}", dir.display());
+    let from = format!("--key_space_dir={}", space.display());
+    let flags = ["--analyze_get", "--analyze_put", "--output_key_stats", "--output_prefix_cut=1"];
+    let pairs = "--print_correlation=[get,get][get,put][put,get]";
+    let analyze = |more: &[&str]| esker(&[&["trace_analyzer", &flag, &to, &from], &flags[..], more].concat());
+    // 0x61, 0x62, 0x6262, 0x63.
+    std::fs::write(space.join("0.txt"), "0x61\n0x62\n0x6262\n0x63\n").unwrap();
+    let printed = analyze(&[pairs]).ok();
+    for line in [
+        // a at 1 and 4, bb at 8: 1, 3 and 5 seconds later.
+        "The correlation statistics of 'get' after 'get' is: total numbers: 3 average time: 3000.000000(ms)",
+        // The put has the time of a get, which does not count.
+        "The correlation statistics of 'put' after 'get' is: total numbers: 0 average time: 0.000000(ms)",
+        "The correlation statistics of 'get' after 'put' is: total numbers: 1 average time: 3000.000000(ms)",
+        "The whole key space key numbers: 4",
+    ] {
+        assert!(printed.lines().any(|l| l == line), "{line}\n{printed}");
+    }
+    let report = |name: &str| std::fs::read_to_string(dir.join(format!("trace-{name}.txt"))).unwrap();
+    assert_eq!(report("get-0-whole_key_stats"), "0 3\n2 2\n");
+    assert_eq!(report("put-0-whole_key_stats"), "0 1\n");
+    assert_eq!(report("get-0-whole_key_prefix_cut"), "0 0x61\n1 0x62\n3 0x63\n");
+    std::fs::write(space.join("0.txt"), "0x61\nxyz\n").unwrap();
+    assert!(analyze(&[]).failed().contains("0.txt, line 2"));
+    std::fs::remove_file(space.join("0.txt")).unwrap();
+    let without = analyze(&[]);
+    assert!(without.err.contains("Warning") && without.ok().contains("The whole key space key numbers: 0"));
+    for pairs in ["get,get", "[get]", "[get,got]", "[get,get"] {
+        let told = analyze(&[&format!("--print_correlation={pairs}")]);
+        assert!(told.code != Some(0) && told.err.contains("--print_correlation"), "{told:?}");
+    }
+    std::fs::remove_dir(&space).unwrap();
+    assert!(analyze(&[]).failed().contains("--key_space_dir"));
+}
+
 #[test]
 fn a_trace_of_rocksdb_is_analyzed() {
     let temp = TempDir::new("trace-rocksdb");
