@@ -1,6 +1,7 @@
-//! Commands on keys: get, put, batchput, delete, deleterange, scan.
+//! Commands on keys: get, put, batchput, delete, singledelete, deleterange, scan.
 
 use super::Out;
+use super::entities::{ReadTime, append_value_or_columns};
 use super::session::Session;
 use super::times::{self, TimeFlags};
 use crate::failure::{CommandOutcome, Failure};
@@ -26,16 +27,19 @@ pub(super) struct ScanOptions {
     no_value: bool,
     #[command(flatten)]
     times: TimeFlags,
+    #[command(flatten)]
+    time: ReadTime,
 }
 
-pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> CommandOutcome {
+pub(super) fn get(session: &Session, key: &str, time: &ReadTime, out: &mut Out) -> CommandOutcome {
     let key = session.parse_key(key)?;
+    let options = time.options(session)?;
     let found = if session.has_ttl() {
         let (db, family) = session.open_with_ttl(OpenMode::ReadOnly)?;
-        db.get_opt(&ReadOptions::default(), &family, &key)?.map(PinnedBytes::from_vec)
+        db.get_opt(&options, &family, &key)?.map(PinnedBytes::from_vec)
     } else {
         let opened = session.open_for_read_only()?;
-        opened.db.get_pinned_opt(&ReadOptions::default(), &opened.family, &key)?
+        opened.db.get_pinned_opt(&options, &opened.family, &key)?
     };
     let value = found.ok_or_else(|| Failure::new("Get failed: NotFound: "))?;
     let mut line = Vec::new();
@@ -65,6 +69,11 @@ pub(super) fn batchput(session: &Session, pairs: &[String], out: &mut Out) -> Co
 pub(super) fn delete(session: &Session, key: &str, out: &mut Out) -> CommandOutcome {
     let key = session.parse_key(key)?;
     write(session, out, |batch, family| batch.delete_cf(family, &key))
+}
+
+pub(super) fn singledelete(session: &Session, key: &str, out: &mut Out) -> CommandOutcome {
+    let key = session.parse_key(key)?;
+    write(session, out, |batch, family| batch.single_delete_cf(family, &key))
 }
 
 pub(super) fn deleterange(session: &Session, begin: &str, end: &str, out: &mut Out) -> CommandOutcome {
@@ -108,7 +117,8 @@ pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> C
         writeln!(out, "Scanning key-values from {}", times.text())?;
     }
     let opened = session.open_for_read_only()?;
-    let read = ReadOptions { iterate_upper_bound: to, total_order_seek: true, ..ReadOptions::default() };
+    let read =
+        ReadOptions { iterate_upper_bound: to, total_order_seek: true, ..options.time.options(session)? };
     let mut iter = opened.db.iter_opt(read, &opened.family)?;
     match from {
         Some(key) => iter.seek(key),
@@ -134,9 +144,13 @@ pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> C
         }
         left -= 1;
         append_prefixed(key, session.key_hex(), &mut line);
+        if let Some(timestamp) = iter.timestamp().first_chunk() {
+            write!(line, "|timestamp:{}", u64::from_le_bytes(*timestamp))?;
+        }
         if !options.no_value {
             line.extend_from_slice(b" : ");
-            append_prefixed(value, session.value_hex(), &mut line);
+            let columns = if session.has_ttl() { Vec::new() } else { iter.columns() };
+            append_value_or_columns(value, &columns, session.value_hex(), &mut line);
         }
         line.push(b'\n');
         out.write_all(&line)?;

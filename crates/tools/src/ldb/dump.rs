@@ -1,6 +1,7 @@
 //! Commands that print and count the entries of a family: dump (user keys) and idump (internal
 //! entries). dump also prints a single file.
 
+use super::entities::append_value_or_columns;
 use super::session::Session;
 use super::times::{self, Buckets, TimeFlags, needs_ttl};
 use super::{Common, Out, single_file};
@@ -176,7 +177,8 @@ pub(super) fn dump(session: &Session, options: &DumpOptions, out: &mut Out) -> C
         if prints_entries {
             append_prefixed(key, session.key_hex(), &mut line);
             line.extend_from_slice(b" ==> ");
-            append_prefixed(value, session.value_hex(), &mut line);
+            let columns = if session.has_ttl() { Vec::new() } else { iter.columns() };
+            append_value_or_columns(value, &columns, session.value_hex(), &mut line);
             line.push(b'\n');
             out.write_all(&line)?;
         }

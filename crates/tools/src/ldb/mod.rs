@@ -13,6 +13,7 @@ mod data;
 mod dump;
 #[cfg(feature = "encryption")]
 mod encryption;
+mod entities;
 mod files;
 mod levels;
 mod logs;
@@ -123,9 +124,39 @@ struct Common {
 #[command(rename_all = "snake_case")]
 enum Command {
     /// Prints the value of a key
-    Get { key: String },
+    Get {
+        key: String,
+        #[command(flatten)]
+        time: entities::ReadTime,
+    },
+    /// Prints the values of several keys
+    MultiGet {
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        time: entities::ReadTime,
+    },
+    /// Prints the columns of a key's entity: NAME:VALUE
+    GetEntity {
+        key: String,
+        #[command(flatten)]
+        time: entities::ReadTime,
+    },
+    /// Prints the columns of the entities of several keys
+    MultiGetEntity {
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        time: entities::ReadTime,
+    },
     /// Stores a value under a key
     Put { key: String, value: String },
+    /// Stores an entity of columns NAME:VALUE under a key
+    PutEntity {
+        key: String,
+        #[arg(required = true)]
+        columns: Vec<String>,
+    },
     /// Stores several values as one batch
     Batchput {
         #[arg(required = true, value_names = ["KEY", "VALUE"])]
@@ -133,6 +164,8 @@ enum Command {
     },
     /// Removes a key
     Delete { key: String },
+    /// Removes a key that was stored once since its last removal
+    Singledelete { key: String },
     /// Removes the keys from BEGIN up to, not including, END
     Deleterange { begin: String, end: String },
     /// Prints keys and values in order
@@ -252,6 +285,9 @@ impl LdbOptions {
         let looks = matches!(
             self.command,
             Command::Get { .. }
+                | Command::MultiGet { .. }
+                | Command::GetEntity { .. }
+                | Command::MultiGetEntity { .. }
                 | Command::Scan(_)
                 | Command::Dump(_)
                 | Command::Idump(_)
@@ -297,10 +333,15 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
     }
     let mut session = Session::new(common, host)?;
     match command {
-        Command::Get { key } => data::get(&session, key, out),
+        Command::Get { key, time } => data::get(&session, key, time, out),
+        Command::MultiGet { keys, time } => entities::multi_get(&session, keys, time, out),
+        Command::GetEntity { key, time } => entities::get_entity(&session, key, time, out),
+        Command::MultiGetEntity { keys, time } => entities::multi_get_entity(&session, keys, time, out),
+        Command::PutEntity { key, columns } => entities::put_entity(&session, key, columns, out),
         Command::Put { key, value } => data::put(&session, key, value, out),
         Command::Batchput { pairs } => data::batchput(&session, pairs, out),
         Command::Delete { key } => data::delete(&session, key, out),
+        Command::Singledelete { key } => data::singledelete(&session, key, out),
         Command::Deleterange { begin, end } => data::deleterange(&session, begin, end, out),
         Command::Scan(options) => data::scan(&session, options, out),
         Command::Dump(options) => dump::dump(&session, options, out),

@@ -373,6 +373,62 @@ fn internal_entries_begin_and_end_at_keys_without_timestamps() {
 }
 
 #[test]
+fn entities_are_written_and_several_keys_read() {
+    let temp = TempDir::new("ldb-entities");
+    let db = sample(&temp);
+    assert_eq!(ldb(&db, &["put_entity", "a2", "name:Ada", "born:1815", ":plain"]).ok(), "OK\n");
+    assert_eq!(ldb(&db, &["get_entity", "a2"]).ok(), ":plain born:1815 name:Ada\n");
+    assert_eq!(ldb(&db, &["get_entity", "a1", "--value_hex"]).ok(), ":0x6F6E65\n");
+    assert_eq!(ldb(&db, &["get_entity", "none"]).failed(), "Failed: GetEntity failed: NotFound: \n");
+    assert_eq!(
+        ldb(&db, &["multi_get_entity", "a1", "none", "a2"]).ok(),
+        "a1 ==> :one\nKey not found: none\na2 ==> :plain born:1815 name:Ada\n"
+    );
+    assert_eq!(
+        ldb(&db, &["multi_get", "0x6131", "0x00", "--hex"]).ok(),
+        "0x6131 ==> 0x6F6E65\nKey not found: 0x00\n"
+    );
+    assert_eq!(ldb(&db, &["get", "a2"]).ok(), "plain\n");
+    let scanned = "a1 : one\na2 : :plain born:1815 name:Ada\n";
+    assert_eq!(ldb(&db, &["scan", "--max_keys=2"]).ok(), scanned);
+    let dumped = ldb(&db, &["dump", "--hex", "--max_keys=2"]).ok();
+    let hex = "0x6132 ==> :0x706C61696E 0x626F726E:0x31383135 0x6E616D65:0x416461";
+    assert_eq!(dumped.lines().nth(1), Some(hex), "{dumped}");
+    for columns in ["name", "a:b:c"] {
+        let told = ldb(&db, &["put_entity", "a2", columns]).failed();
+        assert!(told.contains("<column_name>:<column_value>"), "{told}");
+    }
+    assert!(ldb(&db, &["put_entity", "a2", "a:b", "--ttl"]).failed().contains("--ttl"));
+    assert_eq!(ldb(&db, &["put", "once", "1"]).ok(), "OK\n");
+    assert_eq!(ldb(&db, &["singledelete", "once"]).ok(), "OK\n");
+    assert!(ldb(&db, &["idump"]).ok().contains("'once' seq:"), "a single deletion hides the value");
+    ldb(&db, &["get", "once"]).failed();
+}
+
+#[test]
+fn reads_of_families_with_timestamps_name_one() {
+    let temp = TempDir::new("ldb-read-timestamp");
+    let dir = temp.join("db");
+    let mut options = Options::default().create_if_missing(true);
+    options.cf.comparator = Arc::new(esker::comparator::BytewiseComparatorWithU64Ts);
+    let db = Db::open(&options, &dir).unwrap();
+    for (at, value) in [(3u64, "old"), (7, "new")] {
+        let family = db.default_column_family();
+        db.put_with_ts(&Default::default(), &family, "key", &at.to_le_bytes(), value).unwrap();
+    }
+    db.close().unwrap();
+    assert_eq!(ldb(&dir, &["get", "key", "--read_timestamp=5"]).ok(), "old\n");
+    assert_eq!(ldb(&dir, &["multi_get", "key", "--read_timestamp=7"]).ok(), "key ==> new\n");
+    assert_eq!(ldb(&dir, &["get_entity", "key", "--read_timestamp=9"]).ok(), ":new\n");
+    assert_eq!(ldb(&dir, &["scan", "--read_timestamp=6"]).ok(), "key|timestamp:3 : old\n");
+    ldb(&dir, &["get", "key", "--read_timestamp=2"]).failed();
+    assert!(ldb(&dir, &["get", "key"]).failed().contains("--read_timestamp is not provided"));
+    let other = TempDir::new("ldb-no-timestamps");
+    let told = ldb(&sample(&other), &["get", "a1", "--read_timestamp=1"]).failed();
+    assert!(told.contains("does not enable user-defined timestamps"), "{told}");
+}
+
+#[test]
 fn blob_indexes_are_printed_in_words() {
     let dumped = ldb(&golden("v7_8_blob"), &["idump", "--decode_blob_index", "--max_keys=1"]).ok();
     let first =
