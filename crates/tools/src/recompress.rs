@@ -24,11 +24,18 @@ const BLOCK_BYTES: usize = 16_384;
 #[command(rename_all = "snake_case")]
 pub(crate) struct RecompressFlags {
     /// With --command=recompress: bytes of a block; default 16384
-    #[arg(long)]
+    #[arg(long, alias = "block_size")]
     set_block_size: Option<usize>,
     /// With --command=recompress: codecs, separated by commas, as kZSTD; default: all
     #[arg(long, value_delimiter = ',')]
     compression_types: Vec<String>,
+    /// With --command=recompress and one codec: the level
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        conflicts_with_all = ["compression_level_from", "compression_level_to"]
+    )]
+    compression_level: Option<i32>,
     /// With --command=recompress and one codec: first level
     #[arg(long, requires = "compression_level_to", allow_negative_numbers = true)]
     compression_level_from: Option<i32>,
@@ -44,6 +51,28 @@ pub(crate) struct RecompressFlags {
     /// With --command=recompress: bytes of a table to take samples from
     #[arg(long)]
     compression_max_dict_buffer_bytes: Option<u64>,
+    /// With --command=recompress: samples are the dictionary; zstd's trainer makes none
+    #[arg(long)]
+    compression_use_zstd_finalize_dict: bool,
+    /// With --command=recompress: accepted for scripts; has no effect: one thread compresses
+    #[arg(long, value_parser = clap::value_parser!(u32).range(..=100))]
+    compression_parallel_threads: Option<u32>,
+    /// With --command=recompress: whether index blocks are compressed; default true
+    #[arg(long, value_parser = parse_bool)]
+    enable_index_compression: Option<bool>,
+    /// With --command=recompress: whether each compressed block is decompressed and compared;
+    /// default false
+    #[arg(long, value_parser = parse_bool)]
+    verify_compression: Option<bool>,
+}
+
+/// As RocksDB's tool reads a bool, but a text that is none is an error.
+fn parse_bool(text: &str) -> std::result::Result<bool, String> {
+    match text.as_bytes().first() {
+        Some(b'1' | b't' | b'T') => Ok(true),
+        Some(b'0' | b'f' | b'F') => Ok(false),
+        _ => Err(format!("'{text}' is neither true nor false")),
+    }
 }
 
 /// The codecs and options to try.
@@ -51,7 +80,7 @@ pub(crate) struct Trials {
     codecs: Vec<CompressionType>,
     levels: std::ops::RangeInclusive<i32>,
     codec_options: CodecOptions,
-    block_size: usize,
+    layout: Arc<BlockBasedTableOptions>,
 }
 
 impl RecompressFlags {
@@ -64,6 +93,11 @@ impl RecompressFlags {
             ("--compression_max_dict_bytes", self.compression_max_dict_bytes.is_some()),
             ("--compression_zstd_max_train_bytes", self.compression_zstd_max_train_bytes.is_some()),
             ("--compression_max_dict_buffer_bytes", self.compression_max_dict_buffer_bytes.is_some()),
+            ("--compression_level", self.compression_level.is_some()),
+            ("--compression_use_zstd_finalize_dict", self.compression_use_zstd_finalize_dict),
+            ("--compression_parallel_threads", self.compression_parallel_threads.is_some()),
+            ("--enable_index_compression", self.enable_index_compression.is_some()),
+            ("--verify_compression", self.verify_compression.is_some()),
         ];
         given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
     }
@@ -77,7 +111,8 @@ impl RecompressFlags {
             CompressionType::from_option_name(name).filter(|codec| is_codec(*codec)).ok_or_else(unknown)
         };
         let mut codecs = self.compression_types.iter().map(codec).collect::<CommandOutcome<Vec<_>>>()?;
-        let levels = match (self.compression_level_from, self.compression_level_to) {
+        let bound = |level: Option<i32>| level.or(self.compression_level);
+        let levels = match (bound(self.compression_level_from), bound(self.compression_level_to)) {
             (Some(from), Some(to)) if from > to => {
                 return Err(Failure::new("--compression_level_from is above --compression_level_to"));
             }
@@ -96,11 +131,23 @@ impl RecompressFlags {
         }
         let codec_options = CodecOptions {
             max_dict_bytes: self.compression_max_dict_bytes.unwrap_or(0),
-            zstd_max_train_bytes: self.compression_zstd_max_train_bytes.unwrap_or(0),
+            zstd_max_train_bytes: match self.compression_use_zstd_finalize_dict {
+                true => 0,
+                false => self.compression_zstd_max_train_bytes.unwrap_or(0),
+            },
             max_dict_buffer_bytes: self.compression_max_dict_buffer_bytes.unwrap_or(0),
             ..CodecOptions::default()
         };
-        Ok(Trials { codecs, levels, codec_options, block_size })
+        let default = BlockBasedTableOptions::default();
+        let layout = Arc::new(BlockBasedTableOptions {
+            block_size,
+            enable_index_compression: self
+                .enable_index_compression
+                .unwrap_or(default.enable_index_compression),
+            verify_compression: self.verify_compression.unwrap_or(default.verify_compression),
+            ..default
+        });
+        Ok(Trials { codecs, levels, codec_options, layout })
     }
 }
 
@@ -115,7 +162,7 @@ impl Trials {
     /// # Errors
     /// The outer one is the output's; the inner ones are those of the table.
     pub(crate) fn print(&self, reader: &Arc<TableReader>, out: &mut dyn Write) -> CommandOutcome<Result<()>> {
-        writeln!(out, "Block Size: {}", self.block_size)?;
+        writeln!(out, "Block Size: {}", self.layout.block_size)?;
         for codec in &self.codecs {
             let name = codec.option_name();
             if *codec != CompressionType::None && Compressor::new(*codec, &self.codec_options).is_err() {
@@ -135,9 +182,7 @@ impl Trials {
 
     fn measure(&self, reader: &Arc<TableReader>, codec: CompressionType, level: i32) -> Result<String> {
         let statistics = Arc::new(Statistics::new());
-        let layout =
-            BlockBasedTableOptions { block_size: self.block_size, ..BlockBasedTableOptions::default() };
-        let mut options = TableBuilderOptions::new(reader.icmp().clone(), Arc::new(layout));
+        let mut options = TableBuilderOptions::new(reader.icmp().clone(), self.layout.clone());
         options.compression = codec;
         options.compression_opts = CodecOptions { level, ..self.codec_options };
         options.statistics = Some(statistics.clone());

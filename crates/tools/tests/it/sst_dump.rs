@@ -134,4 +134,22 @@ fn flags_of_a_recompression_are_checked() {
         assert!(dump_text.contains(named), "{dump_text}");
     }
     assert_eq!(run(&["--command=recompress", levels[0]]).code, Some(2));
+    // The flags of 11.8. Index blocks of blocks of few bytes take most of the file.
+    let size = |more: &[&str]| {
+        let flags = ["--command=recompress", "--compression_types=kZSTD", "--block_size=1"];
+        let text = run(&[&flags[..], more].concat()).ok();
+        let line = text.lines().find(|line| line.starts_with("Compression level: ")).unwrap().to_owned();
+        line.split_whitespace().nth(4).unwrap().parse::<u64>().unwrap()
+    };
+    let compressed = size(&["--compression_parallel_threads=4", "--verify_compression=true"]);
+    assert_eq!(compressed, size(&["--compression_use_zstd_finalize_dict", "--enable_index_compression=1"]));
+    assert!(compressed <= size(&["--enable_index_compression=false"]));
+    assert!(run(&all[..3]).ok().contains("Compression level: 32767"));
+    let one = [&all[..3], &["--compression_level=2"]].concat();
+    assert!(run(&one).ok().contains("Compression level: 2 "), "one level");
+    for flag in ["--compression_parallel_threads=101", "--verify_compression=maybe", "--compression_level=x"]
+    {
+        assert_eq!(run(&["--command=recompress", flag]).code, Some(2), "{flag}");
+    }
+    assert!(run(&["--verify_compression=1"]).failed().contains("--command=recompress"));
 }
