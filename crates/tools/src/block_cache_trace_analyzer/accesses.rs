@@ -33,7 +33,7 @@ type KeyCounts = BTreeMap<Vec<u8>, BTreeMap<u8, u64>>;
 
 /// The accesses to one block.
 #[derive(Default)]
-pub(super) struct Block {
+pub(super) struct BlockAccesses {
     /// The block's place in the order of first accesses, from 1 on.
     pub(super) id: u64,
     /// Bytes at the last access; 0 if that did not read it into the cache.
@@ -56,7 +56,7 @@ pub(super) struct Block {
     pub(super) sequence: AccessSequence,
 }
 
-impl Block {
+impl BlockAccesses {
     /// The number of accesses by callers that `is_meant` selects.
     pub(super) fn accesses_by(&self, is_meant: impl Fn(u8) -> bool) -> u64 {
         self.by_caller.iter().filter(|(caller, _)| is_meant(**caller)).map(|(_, count)| count).sum()
@@ -107,7 +107,7 @@ impl Block {
 struct File {
     level: u32,
     /// By kind and key.
-    blocks: BTreeMap<(u8, Vec<u8>), Block>,
+    blocks: BTreeMap<(u8, Vec<u8>), BlockAccesses>,
 }
 
 /// A block, and the file that has it.
@@ -117,7 +117,7 @@ pub(super) struct BlockPlace<'a> {
     pub(super) file: u64,
     pub(super) level: u32,
     pub(super) kind: u8,
-    pub(super) block: &'a Block,
+    pub(super) block: &'a BlockAccesses,
 }
 
 /// All accesses of a trace.

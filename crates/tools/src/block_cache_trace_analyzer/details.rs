@@ -1,6 +1,8 @@
 //! Distributions of the sizes and accesses of blocks, as RocksDB's tool prints them.
 
-use super::accesses::{Accesses, Block, BlockPlace, break_lines, caller_name, is_user, kind_name, percent};
+use super::accesses::{
+    Accesses, BlockAccesses, BlockPlace, break_lines, caller_name, is_user, kind_name, percent,
+};
 use crate::failure::CommandOutcome;
 use esker::stats::HistogramSnapshot;
 use esker::trace::TraceKind;
@@ -62,7 +64,7 @@ pub(super) fn print_counts(
 ) -> CommandOutcome {
     let is_meant = |caller| !only_users || is_user(caller);
     let mut counts = Distributions::default();
-    let mut by_count: BTreeMap<u64, Vec<&Block>> = BTreeMap::new();
+    let mut by_count: BTreeMap<u64, Vec<&BlockAccesses>> = BTreeMap::new();
     for place in accesses.blocks() {
         let count = place.block.accesses_by(is_meant);
         if count == 0 {
@@ -105,7 +107,7 @@ fn share(caller: u8, accesses: u64, all: u64) -> String {
 }
 
 /// The facts about a block with `count` accesses.
-fn block_text(block: &Block, count: u64, is_meant: &dyn Fn(u8) -> bool) -> String {
+fn block_text(block: &BlockAccesses, count: u64, is_meant: &dyn Fn(u8) -> bool) -> String {
     let callers = block.by_caller.iter().filter(|(caller, _)| is_meant(**caller));
     let callers: String = callers.map(|(c, n)| format!(",{}", share(*c, *n, count))).collect();
     let accesses = |keys: &BTreeMap<Vec<u8>, BTreeMap<u8, u64>>| {

@@ -20,7 +20,7 @@ enum GroupLabel {
     SstFile,
 }
 
-/// How a report groups blocks: the value of a flag like `--reuse_distance_labels=cf_bt`.
+/// The grouping of blocks in a report: the value of a flag like `--reuse_distance_labels=cf_bt`.
 #[derive(Clone, Debug)]
 pub(super) struct BlockGrouping {
     text: String,

@@ -1,7 +1,7 @@
 //! Commands on keys: get, put, batchput, delete, singledelete, deleterange, scan.
 
 use super::Out;
-use super::entities::{ReadTime, append_value_or_columns};
+use super::entities::{ReadTimestampFlag, append_value_or_columns};
 use super::session::Session;
 use super::times::{self, TimeFlags};
 use crate::failure::{CommandOutcome, Failure};
@@ -28,10 +28,10 @@ pub(super) struct ScanOptions {
     #[command(flatten)]
     times: TimeFlags,
     #[command(flatten)]
-    time: ReadTime,
+    time: ReadTimestampFlag,
 }
 
-pub(super) fn get(session: &Session, key: &str, time: &ReadTime, out: &mut Out) -> CommandOutcome {
+pub(super) fn get(session: &Session, key: &str, time: &ReadTimestampFlag, out: &mut Out) -> CommandOutcome {
     let key = session.parse_key(key)?;
     let options = time.options(session)?;
     let found = if session.has_ttl() {

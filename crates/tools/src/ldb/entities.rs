@@ -14,13 +14,13 @@ const DELIMITER: &[u8] = b" ==> ";
 /// The point in time of a read.
 #[derive(Args, Clone, Default)]
 #[command(rename_all = "snake_case")]
-pub(super) struct ReadTime {
+pub(super) struct ReadTimestampFlag {
     /// Timestamp to read at, a number; for families with user-defined timestamps, which need it
     #[arg(long)]
     read_timestamp: Option<u64>,
 }
 
-impl ReadTime {
+impl ReadTimestampFlag {
     /// The options of a read.
     /// # Errors
     /// The family has timestamps and the flag is not given, or the flag is given and it has none.
@@ -79,7 +79,7 @@ pub(super) fn append_value_or_columns(
 pub(super) fn multi_get(
     session: &Session,
     keys: &[String],
-    time: &ReadTime,
+    time: &ReadTimestampFlag,
     out: &mut Out,
 ) -> CommandOutcome {
     let keys = parse_keys(session, keys)?;
@@ -95,7 +95,12 @@ pub(super) fn multi_get(
     print_all(session, &keys, found, out, |value, line| append_prefixed(&value, session.value_hex(), line))
 }
 
-pub(super) fn get_entity(session: &Session, key: &str, time: &ReadTime, out: &mut Out) -> CommandOutcome {
+pub(super) fn get_entity(
+    session: &Session,
+    key: &str,
+    time: &ReadTimestampFlag,
+    out: &mut Out,
+) -> CommandOutcome {
     let key = session.parse_key(key)?;
     let options = time.options(session)?;
     let Opened { db, family } = open_without_ttl(session)?;
@@ -110,7 +115,7 @@ pub(super) fn get_entity(session: &Session, key: &str, time: &ReadTime, out: &mu
 pub(super) fn multi_get_entity(
     session: &Session,
     keys: &[String],
-    time: &ReadTime,
+    time: &ReadTimestampFlag,
     out: &mut Out,
 ) -> CommandOutcome {
     let keys = parse_keys(session, keys)?;

@@ -127,27 +127,27 @@ enum Command {
     Get {
         key: String,
         #[command(flatten)]
-        time: entities::ReadTime,
+        time: entities::ReadTimestampFlag,
     },
     /// Prints the values of several keys
     MultiGet {
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
-        time: entities::ReadTime,
+        time: entities::ReadTimestampFlag,
     },
     /// Prints the columns of a key's entity: NAME:VALUE
     GetEntity {
         key: String,
         #[command(flatten)]
-        time: entities::ReadTime,
+        time: entities::ReadTimestampFlag,
     },
     /// Prints the columns of the entities of several keys
     MultiGetEntity {
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
-        time: entities::ReadTime,
+        time: entities::ReadTimestampFlag,
     },
     /// Stores a value under a key
     Put { key: String, value: String },
