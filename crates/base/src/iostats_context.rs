@@ -128,27 +128,23 @@ macro_rules! iostats_add {
 #[macro_export]
 macro_rules! iostats_time {
     ($field:ident, $clock:expr, $body:expr) => {
-        if $crate::perf_context::perf_level() >= $crate::perf_context::PerfLevel::EnableTimeExceptForMutex {
-            let started = $clock.monotonic_nanos();
-            let out = $body;
-            $crate::iostats_add!($field, $clock.monotonic_nanos().saturating_sub(started));
-            out
-        } else {
-            $body
-        }
+        $crate::iostats_time!(by monotonic_nanos, EnableTimeExceptForMutex, $field, $clock, $body)
     };
     ($field:ident, $cpu_field:ident, $clock:expr, $body:expr) => {
-        if $crate::perf_context::perf_level()
-            >= $crate::perf_context::PerfLevel::EnableTimeAndCpuTimeExceptForMutex
-        {
-            let started = $clock.thread_cpu_nanos();
-            let out = $crate::iostats_time!($field, $clock, $body);
-            $crate::iostats_add!($cpu_field, $clock.thread_cpu_nanos().saturating_sub(started));
-            out
-        } else {
+        $crate::iostats_time!(
+            by thread_cpu_nanos, EnableTimeAndCpuTimeExceptForMutex, $cpu_field, $clock,
             $crate::iostats_time!($field, $clock, $body)
-        }
+        )
     };
+    (by $now:ident, $level:ident, $field:ident, $clock:expr, $body:expr) => {{
+        let level = $crate::perf_context::PerfLevel::$level;
+        let started = $crate::perf_context::time_if(level, || $clock.$now());
+        let out = $body;
+        if let Some(started) = started {
+            $crate::iostats_add!($field, $crate::perf_context::time_since(started, || $clock.$now()));
+        }
+        out
+    }};
 }
 
 #[cfg(test)]

@@ -213,6 +213,21 @@ pub fn set_perf_level(level: PerfLevel) {
     with_live(|live| live.level.set(level));
 }
 
+/// The time, if this thread's level is `level` or higher. For the macros, which have the measured
+/// block once: a second copy, without times, would keep the compiler from inlining it.
+#[doc(hidden)]
+#[inline(always)]
+pub fn time_if(level: PerfLevel, now: impl FnOnce() -> u64) -> Option<u64> {
+    (perf_level() >= level).then(|| time_since(0, now))
+}
+
+/// The nanoseconds since `started`.
+#[doc(hidden)]
+#[cold]
+pub fn time_since(started: u64, now: impl FnOnce() -> u64) -> u64 {
+    now().saturating_sub(started)
+}
+
 /// RocksDB's text form, without numbers that are zero: `name = 1, other = 2`.
 impl fmt::Display for PerfContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,28 +273,23 @@ macro_rules! perf_time {
         $crate::perf_time!(level EnableTimeExceptForMutex, $field, $clock, $body)
     };
     (cpu $field:ident, $clock:expr, $body:expr) => {
-        if $crate::perf_context::perf_level()
-            >= $crate::perf_context::PerfLevel::EnableTimeAndCpuTimeExceptForMutex
-        {
-            let started = $clock.thread_cpu_nanos();
-            let out = $body;
-            $crate::perf_add!($field, $clock.thread_cpu_nanos().saturating_sub(started));
-            out
-        } else {
-            $body
-        }
+        $crate::perf_time!(
+            by thread_cpu_nanos, EnableTimeAndCpuTimeExceptForMutex, $field, $clock, $body
+        )
     };
     (level $level:ident, $field:ident, $clock:expr, $body:expr) => {
-        if $crate::perf_context::perf_level() >= $crate::perf_context::PerfLevel::$level {
-            let started = $clock.monotonic_nanos();
-            let out = $body;
-            let nanos = $clock.monotonic_nanos().saturating_sub(started);
-            $crate::perf_context::with_live(|live| live.$field.set(live.$field.get().wrapping_add(nanos)));
-            out
-        } else {
-            $body
-        }
+        $crate::perf_time!(by monotonic_nanos, $level, $field, $clock, $body)
     };
+    (by $now:ident, $level:ident, $field:ident, $clock:expr, $body:expr) => {{
+        let level = $crate::perf_context::PerfLevel::$level;
+        let started = $crate::perf_context::time_if(level, || $clock.$now());
+        let out = $body;
+        if let Some(started) = started {
+            let nanos = $crate::perf_context::time_since(started, || $clock.$now());
+            $crate::perf_context::with_live(|live| live.$field.set(live.$field.get().wrapping_add(nanos)));
+        }
+        out
+    }};
 }
 
 #[cfg(test)]
