@@ -76,7 +76,7 @@ enum Command {
     BlobDump(blob_dump::BlobDumpOptions),
     /// Analyzes a trace of the block cache, as RocksDB's block_cache_trace_analyzer
     #[command(name = "block_cache_trace_analyzer")]
-    BlockCacheTraceAnalyzer(block_cache_trace_analyzer::CacheAnalyzerOptions),
+    BlockCacheTraceAnalyzer(Box<block_cache_trace_analyzer::CacheAnalyzerOptions>),
     /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
     #[command(name = "compaction_worker")]
     CompactionWorker(compaction_worker::WorkerOptions),

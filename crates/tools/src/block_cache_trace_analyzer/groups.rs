@@ -184,7 +184,7 @@ pub(super) fn timelines_text<'a, V: 'a>(
     span: Option<(u64, u64)>,
     value: impl Fn(&V) -> String,
 ) -> String {
-    let times = || span.map_or(1..=0, |(begin, end)| begin..=end);
+    let times = || span.into_iter().flat_map(|(begin, end)| begin..=end);
     let mut text = "time".to_owned();
     for time in times() {
         write!(text, ",{time}").expect("a write to a string cannot fail");
