@@ -188,7 +188,7 @@ fn reports_have_the_counts_made_by_hand_also_of_a_human_readable_trace() {
     let mut printed = Vec::new();
     let human = format!("--human_readable_trace_file_path={}", readable.display());
     for (from, more) in [(&path, &human[..]), (&readable, "--is_block_cache_human_readable_trace")] {
-        let dir = temp.join(&format!("reports-{}", printed.len()));
+        let dir = temp.join(format!("reports-{}", printed.len()));
         std::fs::create_dir(&dir).unwrap();
         let flags = [
             format!("--block_cache_trace_path={}", from.display()),
