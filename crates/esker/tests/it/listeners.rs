@@ -482,7 +482,6 @@ impl EventListener for Pressures {
 
 impl Pressures {
     /// The reports, once there are `count` of them.
-    #[expect(clippy::disallowed_methods, reason = "a job reports when its callers go on already")]
     fn wait_for(&self, count: usize) -> Vec<BackgroundJobPressure> {
         for _ in 0..1000 {
             if self.0.lock().unwrap().len() >= count {
