@@ -144,10 +144,13 @@ mod tests {
         MergeKind::of(operator).unwrap().merged(existing, operands.iter().copied())
     }
 
+    /// An operator, the value before, the operands, and the result; `None` if it has none.
+    type MergeCase<'a> = (&'a str, Option<&'a [u8]>, &'a [&'a [u8]], Option<&'a [u8]>);
+
     #[test]
     fn operators_have_the_results_of_rocksdb() {
         let two = 2_u64.to_le_bytes();
-        let cases: [(&str, Option<&[u8]>, &[&[u8]], Option<&[u8]>); 12] = [
+        let cases: [MergeCase<'_>; 12] = [
             ("uint64add", Some(&two), &[&two, b"short"], Some(&4_u64.to_le_bytes())),
             ("UInt64AddOperator", None, &[&two], Some(&two)),
             ("stringappend", Some(b"a"), &[b"b", b""], Some(b"a,b,")),
