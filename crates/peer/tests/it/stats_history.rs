@@ -34,7 +34,8 @@ fn history(db: &Db) -> (Vec<u64>, u64) {
 
 /// The hidden family as RocksDB reads it: times of snapshots and names of tickers.
 fn rocksdb_history(db: &RocksDb) -> (BTreeSet<u64>, BTreeSet<String>) {
-    let contents = db.contents(FAMILY, None).expect("RocksDB reads the family");
+    // RocksDB's thread writes the next part of the history meanwhile.
+    let contents = db.contents(FAMILY, Some(&db.snapshot())).expect("RocksDB reads the family");
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let keys = contents.0.iter().map(|(key, _)| text(key)).collect::<Vec<_>>();
     let pairs: Vec<_> = keys.iter().filter_map(|key| key.split_once('#')).collect();
