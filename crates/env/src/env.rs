@@ -42,7 +42,7 @@ impl Env {
     ///
     /// for status in Env::default().get_thread_list() {
     ///     let (operation, stage) = (status.operation_type.name(), status.operation_stage.name());
-    ///     println!("{}: {operation} {stage} {:?}", status.thread_type.name(), status.properties());
+    ///     println!("{operation} {stage} {:?}", status.properties());
     /// }
     /// ```
     pub fn get_thread_list(&self) -> Vec<ThreadStatus> {

@@ -126,7 +126,8 @@ pub trait EventListener: Send + Sync {
     /// One of these operations failed; called after the call for its kind.
     fn on_io_error(&self, _info: &FileOperationInfo) {}
     /// A flush or compaction job has ended, on the thread that ran it; also if the pressure is as
-    /// before. A close waits for the call.
+    /// before. A close waits for the call. With a listener, the end of each job looks at every
+    /// family once, under the db mutex, for the one that is nearest to a stall.
     fn on_background_job_pressure_changed(&self, _pressure: &BackgroundJobPressure) {}
     /// A handle is about to be destroyed by
     /// [`Db::destroy_column_family_handle`](crate::Db::destroy_column_family_handle).

@@ -327,7 +327,8 @@ option_struct! {
         /// use std::sync::Arc;
         ///
         /// let mut options = Options::new().create_if_missing(true);
-        /// options.db.row_cache = Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(8 << 20))?));
+        /// let rows = BlockCache::new(&CacheOptions::with_capacity(8 << 20))?;
+        /// options.db.row_cache = Some(Arc::new(rows));
         /// let db = Db::open(&options, dir.path())?;
         /// db.put("esker", "gravel")?;
         /// db.flush()?;
