@@ -138,7 +138,6 @@
 #![warn(missing_docs)]
 
 mod backup;
-pub mod builtin;
 mod cf;
 mod checkpoint;
 mod compact;
@@ -196,6 +195,7 @@ pub use esker_base::{
 /// Encryption at rest: a file system for [`options::DbOptions::env`].
 #[cfg(feature = "encryption")]
 pub use esker_encryption as encryption;
+pub use esker_format::builtin;
 pub use esker_format::properties::TableProperties;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};

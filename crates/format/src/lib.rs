@@ -19,6 +19,7 @@
 
 pub mod blob;
 pub mod block;
+pub mod builtin;
 pub mod compaction_progress;
 pub mod compaction_service;
 pub mod compression;

@@ -20,9 +20,11 @@ use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{OwnNumbers, UnseenSections};
 use crate::version::{Candidates, FileMeta};
 use esker_base::perf_context::{PerfLevel, perf_level};
+use esker_base::rng::split_mix;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
+use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_base::{perf_add, perf_count, perf_time};
 use esker_format::key::{LookupKey, ParsedInternalKey};
@@ -202,17 +204,19 @@ impl Sees for Sampled<'_> {
 /// Gets of which one is sampled, as in RocksDB.
 const READS_PER_SAMPLE: u64 = 1024;
 
+/// The number of threads that have sampled: each gets a seed of its own. Otherwise threads with few
+/// gets would all sample the same ones, or none.
+static SAMPLING_THREADS: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
-    static SAMPLER: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
+    static SAMPLER: Cell<u64> = Cell::new(split_mix(SAMPLING_THREADS.fetch_add(1, Ordering::Relaxed)));
 }
 
 /// Whether this get is sampled. Gets are drawn, since a pattern of gets may have a period.
 pub(crate) fn is_sampled() -> bool {
     SAMPLER.with(|state| {
-        let next =
-            state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.set(next);
-        (next >> 32).is_multiple_of(READS_PER_SAMPLE)
+        state.set(state.get().wrapping_add(1));
+        split_mix(state.get()).is_multiple_of(READS_PER_SAMPLE)
     })
 }
 
@@ -671,5 +675,21 @@ pub(super) fn hit_at(level: usize) -> Ticker {
         0 => Ticker::GetHitL0,
         1 => Ticker::GetHitL1,
         _ => Ticker::GetHitL2AndUp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{READS_PER_SAMPLE, is_sampled};
+
+    #[test]
+    fn gets_of_short_threads_are_sampled_as_often_as_those_of_long_ones() {
+        const THREADS: u64 = 1000;
+        const GETS: u64 = 40;
+        let samples = || (0..GETS).filter(|_| is_sampled()).count() as u64;
+        let sampled: u64 =
+            (0..THREADS).map(|_| std::thread::scope(|scope| scope.spawn(samples).join().unwrap())).sum();
+        let expected = THREADS * GETS / READS_PER_SAMPLE;
+        assert!((expected / 3..=expected * 3).contains(&sampled), "{sampled} samples, and not {expected}");
     }
 }

@@ -1,7 +1,8 @@
 //! Stock merge operators under RocksDB's names, with RocksDB's results byte for byte.
 //!
 //! In: operands. Out: the value that RocksDB's operator of the same name would store.
-//! Source: RocksDB `utilities/merge_operators/*`, names in `utilities/merge_operators.cc`.
+//! Page: `docs/format/values.md`. Source: RocksDB `utilities/merge_operators/*`, names in
+//! `utilities/merge_operators.cc`.
 //!
 //! | option text | class name | what it does |
 //! |---|---|---|
@@ -14,8 +15,8 @@
 //! | `TtlMergeOperator` | the same | another operator's, on the bytes before the 4 bytes of time of a TTL database |
 //! | `sortlist` | `MergeSortOperator` | comma-separated numbers, merged in order; ignores the value below |
 
+use crate::options_file::split_map;
 use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperator, MergeOperatorRef};
-use esker_format::options_file::split_map;
 use std::sync::Arc;
 
 /// The stock merge operator for the option text `merge_operator=…`: a class name, a short name, or
@@ -52,7 +53,7 @@ pub fn string_append(delimiter: impl Into<Vec<u8>>) -> MergeOperatorRef {
 
 /// Wraps `inner` for values and operands that end in the 4 bytes of time of a TTL database. Returns
 /// it unchanged if it is such a wrapper already.
-pub(crate) fn ttl(inner: MergeOperatorRef) -> MergeOperatorRef {
+pub fn ttl(inner: MergeOperatorRef) -> MergeOperatorRef {
     if inner.name() == TTL_OPERATOR { inner } else { Arc::new(Ttl { inner }) }
 }
 
@@ -72,7 +73,7 @@ pub fn bytes_xor() -> MergeOperatorRef {
 }
 
 /// The object's name in either of RocksDB's forms, `name` or `{id=name;option=value}`.
-pub(crate) fn object_name(text: &str) -> &str {
+pub fn object_name(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) else { return text };
     let first = inner.split(';').next().unwrap_or(inner).trim();
@@ -219,24 +220,28 @@ impl MergeOperator for Ttl {
         format!("{{id=TtlMergeOperator;user_operator={}}}", self.inner.option_text())
     }
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
-        let plain = |value: &'_ [u8]| value.len().checked_sub(TTL_TIME_BYTES);
         let existing = match existing {
-            Some(value) => Some(&value[..plain(value)?]),
+            Some(value) => Some(split_time(value)?.0),
             None => None,
         };
-        let parts: Option<Vec<&[u8]>> = operands.iter().map(|o| Some(&o[..plain(o)?])).collect();
-        let newest = operands.last()?;
-        let mut merged = self.inner.full_merge(key, existing, &parts?)?;
-        merged.extend_from_slice(&newest[plain(newest)?..]);
+        let parts: Vec<&[u8]> =
+            operands.iter().map(|operand| Some(split_time(operand)?.0)).collect::<Option<_>>()?;
+        let (_, newest_time) = split_time(operands.last()?)?;
+        let mut merged = self.inner.full_merge(key, existing, &parts)?;
+        merged.extend_from_slice(newest_time);
         Some(merged)
     }
     fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
-        let end = |value: &[u8]| value.len().checked_sub(TTL_TIME_BYTES);
-        let (left, (right, time)) = (&left[..end(left)?], right.split_at(end(right)?));
+        let ((left, _), (right, time)) = (split_time(left)?, split_time(right)?);
         let mut merged = self.inner.partial_merge(key, left, right)?;
         merged.extend_from_slice(time);
         Some(merged)
     }
+}
+
+/// A value of a TTL database, and its time; `None` if it is too short for a time.
+fn split_time(value: &[u8]) -> Option<(&[u8], &[u8; TTL_TIME_BYTES])> {
+    value.split_last_chunk()
 }
 
 struct SortList;
@@ -250,18 +255,13 @@ fn numbers(list: &[u8]) -> Option<Vec<i32>> {
 /// unsorted as in RocksDB.
 fn merge_lists(left: Vec<i32>, right: Vec<i32>) -> Vec<i32> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
-    let (mut l, mut r) = (left.as_slice(), right.as_slice());
-    while let (Some(a), Some(b)) = (l.first(), r.first()) {
-        if a < b {
-            merged.push(*a);
-            l = &l[1..];
-        } else {
-            merged.push(*b);
-            r = &r[1..];
-        }
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = if a < b { left.next() } else { right.next() };
+        merged.extend(next);
     }
-    merged.extend_from_slice(l);
-    merged.extend_from_slice(r);
+    merged.extend(left);
+    merged.extend(right);
     merged
 }
 

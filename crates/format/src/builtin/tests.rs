@@ -1,4 +1,6 @@
 use super::*;
+use proptest::collection;
+use proptest::prelude::*;
 
 fn full(text: &str, existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
     merge_operator(text).unwrap().full_merge(b"k", existing, operands)
@@ -64,31 +66,42 @@ fn put_max_xor_and_sortlist() {
     assert_eq!(merge_operator("sortlist").unwrap().partial_merge(b"", b"1,5", b"5,7").unwrap(), b"1,5,5,7");
 }
 
-/// Partial merges must not change the value: any split into neighbours gives the same result.
-#[test]
-fn partial_merges_never_change_the_value() {
-    let mut rng = esker_testkit::seed::rng("partial_merges");
-    for name in ["uint64add", "stringappend", "put", "max", "bytesxor", "sortlist"] {
+/// The operators that merge partially, with operands that each of them takes.
+fn operator_and_operands() -> impl Strategy<Value = (&'static str, Vec<Vec<u8>>)> {
+    let texts = || collection::vec(collection::vec(b'a'..b'e', 0..5), 2..7);
+    let sums = collection::vec(any::<[u8; 8]>().prop_map(Vec::from), 2..7);
+    let lists = collection::vec((-9..9).prop_map(|number: i32| number.to_string().into_bytes()), 2..7);
+    let on_texts = prop::sample::select(vec!["stringappend", "put", "max", "bytesxor"]);
+    prop_oneof![
+        4 => (on_texts, texts()),
+        1 => (Just("uint64add"), sums),
+        1 => (Just("sortlist"), lists),
+    ]
+}
+
+proptest! {
+    /// Partial merges must not change the value: any split into neighbours gives the same result.
+    #[test]
+    fn partial_merges_never_change_the_value(
+        (name, mut operands) in operator_and_operands(),
+        has_value in any::<bool>(),
+        places in collection::vec(any::<prop::sample::Index>(), 6),
+    ) {
         let operator = merge_operator(name).unwrap();
-        for round in 0..200 {
-            let operand = |rng: &mut fastrand::Rng| match name {
-                "sortlist" => rng.i32(-9..9).to_string().into_bytes(),
-                "uint64add" => rng.u64(..).to_le_bytes().to_vec(),
-                _ => (0..rng.usize(0..5)).map(|_| rng.u8(b'a'..b'e')).collect(),
-            };
-            let existing = rng.bool().then(|| operand(&mut rng));
-            let mut operands: Vec<Vec<u8>> = (0..rng.usize(1..6)).map(|_| operand(&mut rng)).collect();
-            let all = |ops: &[Vec<u8>]| {
-                let ops: Vec<&[u8]> = ops.iter().map(Vec::as_slice).collect();
-                operator.full_merge(b"k", existing.as_deref(), &ops)
-            };
-            let expected = all(&operands);
-            while operands.len() > 1 {
-                let i = rng.usize(..operands.len() - 1);
-                let right = operands.remove(i + 1);
-                operands[i] = operator.partial_merge(b"k", &operands[i], &right).unwrap();
-                assert_eq!(all(&operands), expected, "{name}, round {round}");
+        let existing = has_value.then(|| operands.remove(0));
+        let all = |operands: &[Vec<u8>]| {
+            let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
+            operator.full_merge(b"k", existing.as_deref(), &operands)
+        };
+        let expected = all(&operands);
+        for place in places {
+            if operands.len() < 2 {
+                break;
             }
+            let left = place.index(operands.len() - 1);
+            let right = operands.remove(left + 1);
+            operands[left] = operator.partial_merge(b"k", &operands[left], &right).unwrap();
+            prop_assert_eq!(&all(&operands), &expected, "{}", name);
         }
     }
 }
