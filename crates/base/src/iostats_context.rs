@@ -12,59 +12,23 @@
 //! [`iostats_add!`]: crate::iostats_add
 //! [`iostats_time!`]: crate::iostats_time
 
-use std::cell::Cell;
-use std::fmt;
+use crate::thread_numbers::thread_numbers;
 
-macro_rules! numbers {
-    ($($field:ident,)*) => {
-        /// A copy of a thread's numbers since its last reset.
-        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-        #[non_exhaustive]
-        pub struct IoStatsContext {
-            $(#[doc = concat!("RocksDB's `", stringify!($field), "`.")] pub $field: u64,)*
-        }
-
-        impl IoStatsContext {
-            /// This thread's numbers since its last [`reset`](Self::reset).
-            ///
-            /// ```
-            /// use esker_base::iostats_context::IoStatsContext;
-            ///
-            /// IoStatsContext::reset();
-            /// // … read or write …
-            /// let io = IoStatsContext::current();
-            /// println!("{} bytes read, {} written", io.bytes_read, io.bytes_written);
-            /// # assert_eq!(io.bytes_read, 0);
-            /// ```
-            pub fn current() -> IoStatsContext {
-                with_live_iostats(|live| IoStatsContext { $($field: live.$field.get(),)* })
-            }
-
-            /// Sets all numbers of this thread to zero.
-            pub fn reset() {
-                with_live_iostats(|live| { $(live.$field.set(0);)* });
-            }
-
-            /// Name and value of each number, in RocksDB's order.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)*].into_iter()
-            }
-        }
-
-        /// A thread's numbers while they change; for the macros.
-        #[doc(hidden)]
-        #[derive(Debug)]
-        pub struct LiveIoStats {
-            $(pub $field: Cell<u64>,)*
-        }
-
-        thread_local! {
-            static LIVE: LiveIoStats = const { LiveIoStats { $($field: Cell::new(0),)* } };
-        }
-    };
-}
-
-numbers! {
+thread_numbers! {
+    /// A copy of a thread's numbers since its last reset.
+    ///
+    /// ```
+    /// use esker_base::iostats_context::IoStatsContext;
+    ///
+    /// IoStatsContext::reset();
+    /// // … read or write …
+    /// let io = IoStatsContext::current();
+    /// println!("{} bytes read, {} written", io.bytes_read, io.bytes_written);
+    /// # assert_eq!(io.bytes_read, 0);
+    /// ```
+    #[non_exhaustive]
+    IoStatsContext,
+    LiveIoStats {}, with_live_iostats,
     bytes_read,
     bytes_written,
     open_nanos,
@@ -93,24 +57,6 @@ numbers! {
     unknown_last_level_read_count,
 }
 
-#[doc(hidden)]
-#[inline]
-pub fn with_live_iostats<R>(f: impl FnOnce(&LiveIoStats) -> R) -> R {
-    LIVE.with(f)
-}
-
-/// RocksDB's text form, without numbers that are zero: `bytes_read = 1, open_nanos = 2`.
-impl fmt::Display for IoStatsContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (name, value) in self.iter().filter(|(_, value)| *value > 0) {
-            write!(f, "{separator}{name} = {value}")?;
-            separator = ", ";
-        }
-        Ok(())
-    }
-}
-
 /// `iostats_add!(bytes_read, n)`: adds `n` (a `u64`) to a number of this thread.
 #[macro_export]
 macro_rules! iostats_add {
@@ -128,29 +74,32 @@ macro_rules! iostats_add {
 #[macro_export]
 macro_rules! iostats_time {
     ($field:ident, $clock:expr, $body:expr) => {
-        $crate::iostats_time!(by monotonic_nanos, EnableTimeExceptForMutex, $field, $clock, $body)
+        $crate::time_number!(
+            $crate::iostats_context::with_live_iostats,
+            monotonic_nanos,
+            EnableTimeExceptForMutex,
+            $field,
+            $clock,
+            $body
+        )
     };
     ($field:ident, $cpu_field:ident, $clock:expr, $body:expr) => {
-        $crate::iostats_time!(
-            by thread_cpu_nanos, EnableTimeAndCpuTimeExceptForMutex, $cpu_field, $clock,
+        $crate::time_number!(
+            $crate::iostats_context::with_live_iostats,
+            thread_cpu_nanos,
+            EnableTimeAndCpuTimeExceptForMutex,
+            $cpu_field,
+            $clock,
             $crate::iostats_time!($field, $clock, $body)
         )
     };
-    (by $now:ident, $level:ident, $field:ident, $clock:expr, $body:expr) => {{
-        let level = $crate::perf_context::PerfLevel::$level;
-        let started = $crate::perf_context::time_if(level, || $clock.$now());
-        let out = $body;
-        if let Some(started) = started {
-            $crate::iostats_add!($field, $crate::perf_context::time_since(started, || $clock.$now()));
-        }
-        out
-    }};
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::perf_context::{PerfLevel, set_perf_level};
+    use std::cell::Cell;
 
     struct Ticking(Cell<u64>);
 

@@ -33,6 +33,7 @@ pub mod stats;
 pub mod sync;
 pub mod table_properties_collector;
 pub mod text;
+mod thread_numbers;
 pub mod types;
 pub mod xxph3;
 

@@ -10,8 +10,8 @@
 //! [`perf_add!`]: crate::perf_add
 //! [`perf_time!`]: crate::perf_time
 
+use crate::thread_numbers::thread_numbers;
 use std::cell::Cell;
-use std::fmt;
 
 /// The level of detail of a thread. Each level includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -32,48 +32,10 @@ pub enum PerfLevel {
     EnableTime = 6,
 }
 
-macro_rules! contexts {
-    ($($field:ident,)*) => {
-        /// A copy of a thread's numbers since its last reset.
-        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-        pub struct PerfContext {
-            $(#[doc = concat!("RocksDB's `", stringify!($field), "`.")] pub $field: u64,)*
-        }
-
-        impl PerfContext {
-            /// This thread's numbers since its last [`reset`](Self::reset).
-            pub fn current() -> PerfContext {
-                with_live(|live| PerfContext { $($field: live.$field.get(),)* })
-            }
-
-            /// Sets all numbers of this thread to zero.
-            pub fn reset() {
-                with_live(|live| { $(live.$field.set(0);)* });
-            }
-
-            /// Name and value of each number, in RocksDB's order.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)*].into_iter()
-            }
-        }
-
-        /// A thread's numbers while they change; for the macros.
-        #[doc(hidden)]
-        #[derive(Debug)]
-        pub struct LivePerfContext {
-            pub level: Cell<PerfLevel>,
-            $(pub $field: Cell<u64>,)*
-        }
-
-        thread_local! {
-            static LIVE: LivePerfContext = const {
-                LivePerfContext { level: Cell::new(PerfLevel::EnableCount), $($field: Cell::new(0),)* }
-            };
-        }
-    };
-}
-
-contexts! {
+thread_numbers! {
+    /// A copy of a thread's numbers since its last reset.
+    PerfContext,
+    LivePerfContext { level: Cell<PerfLevel> = Cell::new(PerfLevel::EnableCount), }, with_live,
     user_key_comparison_count,
     block_cache_hit_count,
     block_read_count,
@@ -196,12 +158,6 @@ contexts! {
     multiscan_io_coalesced_nonadjacent,
 }
 
-#[doc(hidden)]
-#[inline]
-pub fn with_live<R>(f: impl FnOnce(&LivePerfContext) -> R) -> R {
-    LIVE.with(f)
-}
-
 /// This thread's level.
 #[inline]
 pub fn perf_level() -> PerfLevel {
@@ -226,18 +182,6 @@ pub fn time_if(level: PerfLevel, now: impl FnOnce() -> u64) -> Option<u64> {
 #[cold]
 pub fn time_since(started: u64, now: impl FnOnce() -> u64) -> u64 {
     now().saturating_sub(started)
-}
-
-/// RocksDB's text form, without numbers that are zero: `name = 1, other = 2`.
-impl fmt::Display for PerfContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (name, value) in self.iter().filter(|(_, value)| *value > 0) {
-            write!(f, "{separator}{name} = {value}")?;
-            separator = ", ";
-        }
-        Ok(())
-    }
 }
 
 /// `perf_count!(block_read_count)`: adds one to a number of this thread.
@@ -273,20 +217,39 @@ macro_rules! perf_time {
         $crate::perf_time!(level EnableTimeExceptForMutex, $field, $clock, $body)
     };
     (cpu $field:ident, $clock:expr, $body:expr) => {
-        $crate::perf_time!(
-            by thread_cpu_nanos, EnableTimeAndCpuTimeExceptForMutex, $field, $clock, $body
+        $crate::time_number!(
+            $crate::perf_context::with_live,
+            thread_cpu_nanos,
+            EnableTimeAndCpuTimeExceptForMutex,
+            $field,
+            $clock,
+            $body
         )
     };
     (level $level:ident, $field:ident, $clock:expr, $body:expr) => {
-        $crate::perf_time!(by monotonic_nanos, $level, $field, $clock, $body)
+        $crate::time_number!(
+            $crate::perf_context::with_live,
+            monotonic_nanos,
+            $level,
+            $field,
+            $clock,
+            $body
+        )
     };
-    (by $now:ident, $level:ident, $field:ident, $clock:expr, $body:expr) => {{
+}
+
+/// Runs a block, adds its nanoseconds to a number that `$with` lends, and returns its value. For
+/// the macros.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! time_number {
+    ($with:path, $now:ident, $level:ident, $field:ident, $clock:expr, $body:expr) => {{
         let level = $crate::perf_context::PerfLevel::$level;
         let started = $crate::perf_context::time_if(level, || $clock.$now());
         let out = $body;
         if let Some(started) = started {
             let nanos = $crate::perf_context::time_since(started, || $clock.$now());
-            $crate::perf_context::with_live(|live| live.$field.set(live.$field.get().wrapping_add(nanos)));
+            $with(|live| live.$field.set(live.$field.get().wrapping_add(nanos)));
         }
         out
     }};
