@@ -270,11 +270,12 @@ impl ThreadRegistry {
 
     /// The calling thread's slot.
     fn slot(self: &Arc<Self>, thread_type: ThreadType) -> Arc<Slot> {
-        let mine = SLOTS.with_borrow(|slots| {
+        let mine = SLOTS.try_with(|slots| {
+            let slots = slots.borrow();
             let mine = slots.iter().find(|(registry, _)| registry.as_ptr() == Arc::as_ptr(self));
             mine.map(|(_, slot)| slot.clone())
         });
-        if let Some(slot) = mine {
+        if let Ok(Some(slot)) = mine {
             return slot;
         }
         let thread_id = thread_number() as u64;
@@ -286,7 +287,9 @@ impl ThreadRegistry {
         }
         all.push(Arc::downgrade(&slot));
         drop(all);
-        SLOTS.with_borrow_mut(|slots| {
+        // While the thread's values are destroyed, each operation has a slot of its own.
+        _ = SLOTS.try_with(|slots| {
+            let mut slots = slots.borrow_mut();
             slots.retain(|(registry, _)| registry.strong_count() > 0);
             slots.push((Arc::downgrade(self), slot.clone()));
         });
@@ -300,7 +303,7 @@ impl ThreadRegistry {
         let slot = self.slot(ThreadType::User);
         let running = Running { operation, stage: OperationStage::Unknown };
         let before = slot.state.lock().replace(running);
-        let outer = CURRENT.replace(Some(slot.clone()));
+        let outer = replace_current(Some(slot.clone()));
         OperationScope { slot, before, outer }
     }
 
@@ -352,7 +355,7 @@ pub struct OperationScope {
 impl Drop for OperationScope {
     fn drop(&mut self) {
         *self.slot.state.lock() = self.before.take();
-        CURRENT.set(self.outer.take());
+        replace_current(self.outer.take());
     }
 }
 
@@ -366,6 +369,12 @@ impl fmt::Debug for OperationScope {
 /// lasts while a lock is taken.
 fn current() -> Option<Arc<Slot>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// Changes the slot of the operation in progress, and returns the one before. Does nothing while
+/// the thread's values are destroyed.
+fn replace_current(slot: Option<Arc<Slot>>) -> Option<Arc<Slot>> {
+    CURRENT.try_with(|current| current.replace(slot)).ok().flatten()
 }
 
 fn change<R>(change: impl FnOnce(&mut Running) -> R) -> Option<R> {
@@ -470,7 +479,7 @@ impl SharedOperation {
     /// is dropped.
     #[must_use]
     pub fn join(&self) -> JoinScope {
-        JoinScope { outer: CURRENT.replace(self.0.clone()) }
+        JoinScope { outer: replace_current(self.0.clone()) }
     }
 }
 
@@ -487,7 +496,7 @@ pub struct JoinScope {
 
 impl Drop for JoinScope {
     fn drop(&mut self) {
-        CURRENT.set(self.outer.take());
+        replace_current(self.outer.take());
     }
 }
 

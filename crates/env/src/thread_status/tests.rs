@@ -1,6 +1,7 @@
 use super::*;
 use crate::thread_pool::ThreadPool;
 use esker_base::iostats_add;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 fn operation(operation_type: OperationType, began_at: u64) -> ThreadOperation {
@@ -135,4 +136,35 @@ fn slots_of_ended_threads_take_no_room() {
         });
     }
     assert!(registry.slots.lock().len() <= 8);
+}
+
+/// A value of a thread that begins an operation when it is destroyed, and counts those shown.
+struct LateOperation(Arc<ThreadRegistry>, std::sync::Arc<AtomicUsize>);
+
+impl Drop for LateOperation {
+    fn drop(&mut self) {
+        let _get = self.0.begin(operation(OperationType::Get, 0));
+        let _stage = begin_stage(OperationStage::FlushRun);
+        let _joined = SharedOperation::current().join();
+        self.1.store(self.0.list(0).len(), Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    static LATE: RefCell<Option<LateOperation>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn an_operation_may_begin_while_its_thread_ends() {
+    let (registry, shown) = (Arc::new(ThreadRegistry::default()), std::sync::Arc::default());
+    std::thread::scope(|scope| {
+        let end = || {
+            // The first value of a thread is destroyed last.
+            LATE.set(Some(LateOperation(registry.clone(), std::sync::Arc::clone(&shown))));
+            drop(registry.begin(operation(OperationType::Get, 0)));
+        };
+        scope.spawn(end).join().unwrap();
+    });
+    assert_eq!(shown.load(Ordering::Relaxed), 1);
+    assert!(registry.list(0).is_empty());
 }
