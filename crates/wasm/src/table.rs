@@ -153,14 +153,8 @@ impl TableBytes {
         };
         let index = footer.index.or_else(|| meta_index.find(meta_index::INDEX));
         let index = index.ok_or_else(|| Error::corruption("the table has no index"))?;
-        let mut blocks = Vec::new();
-        if properties.index_type == Some(IndexType::TwoLevel as u32) {
-            let mut parts = Vec::new();
-            entries_of_index(&source, index, shape, &mut parts)?;
-            parts.iter().try_for_each(|(_, part)| entries_of_index(&source, *part, shape, &mut blocks))?;
-        } else {
-            entries_of_index(&source, index, shape, &mut blocks)?;
-        }
+        let is_partitioned = properties.index_type == Some(IndexType::TwoLevel as u32);
+        let blocks = blocks_of_index(&source, index, shape, is_partitioned)?;
         let meta = meta.clone();
         Ok(TableBytes { name, meta, footer, shape, blocks, data, global_seqno, padding, tombstones })
     }
@@ -180,7 +174,28 @@ impl TableBytes {
     }
 }
 
+/// The separators and handles of all data blocks.
+fn blocks_of_index(
+    source: &Source<'_>,
+    index: BlockHandle,
+    shape: IndexShape,
+    is_partitioned: bool,
+) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
+    let mut blocks = Vec::new();
+    if is_partitioned {
+        let mut parts = Vec::new();
+        entries_of_index(source, index, shape, &mut parts)?;
+        parts.iter().try_for_each(|(_, part)| entries_of_index(source, *part, shape, &mut blocks))?;
+    } else {
+        entries_of_index(source, index, shape, &mut blocks)?;
+    }
+    Ok(blocks)
+}
+
 /// Appends the separators and handles of an index block.
+/// # Errors
+/// `Corruption`: a block is damaged, or `out` has more handles than the file has room for blocks.
+/// Otherwise a small file that names one partition again and again would take all memory.
 fn entries_of_index(
     source: &Source<'_>,
     handle: BlockHandle,
@@ -191,6 +206,9 @@ fn entries_of_index(
     let mut cursor = IndexCursor::new(shape);
     cursor.seek_to_first(&block)?;
     while cursor.valid() {
+        if out.len() >= source.bytes.len() / TRAILER_BYTES {
+            return Err(Error::corruption("the index has more blocks than the file"));
+        }
         out.push((cursor.separator().to_vec(), cursor.handle()));
         cursor.next(&block)?;
     }
@@ -364,4 +382,45 @@ impl<'a> TableCursor<'a> {
 /// Whether entries of this type hide older versions and stand for a deleted key.
 pub(crate) fn is_deletion(kind: ValueType) -> bool {
     matches!(kind, ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::block::BlockBuilder;
+
+    /// Appends an index block with these handles, and returns its handle.
+    fn append_index(file: &mut Vec<u8>, footer: &Footer, handles: &[BlockHandle]) -> BlockHandle {
+        let mut block = BlockBuilder::new(1);
+        for (number, handle) in (0_u32..).zip(handles) {
+            let mut value = Vec::new();
+            handle.encode(&mut value);
+            block.add(&key::internal_key(&number.to_be_bytes(), SequenceNumber(0), ValueType::Value), &value);
+        }
+        let mut contents = block.finish().to_vec();
+        let handle = BlockHandle { offset: file.len() as u64, size: contents.len() as u64 };
+        footer.guard.append_trailer(&mut contents, 0, CompressionType::None as u8, handle.offset);
+        file.extend_from_slice(&contents);
+        handle
+    }
+
+    #[test]
+    fn an_index_that_names_a_partition_again_and_again_is_damage() {
+        let footer = Footer {
+            format_version: 5,
+            guard: Default::default(),
+            meta_index: BlockHandle::default(),
+            index: None,
+        };
+        let mut bytes = Vec::new();
+        let data = [BlockHandle::default(); 100];
+        let part = append_index(&mut bytes, &footer, &data);
+        let few = append_index(&mut bytes, &footer, &[part; 3]);
+        let many = append_index(&mut bytes, &footer, &[part; 100]);
+        let source = Source { bytes: &bytes, footer: &footer };
+        let blocks = |index| blocks_of_index(&source, index, IndexShape::default(), true);
+        assert_eq!(blocks(few).unwrap().len(), 300);
+        let error = blocks(many).unwrap_err();
+        assert!(error.to_string().contains("more blocks than the file"), "{error}");
+    }
 }
