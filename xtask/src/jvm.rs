@@ -113,15 +113,20 @@ pub(crate) fn library(root: &Path, dir: &Path, release: bool) -> Result<PathBuf,
     Ok(library)
 }
 
-/// Lets Maven copy a jar, unless it is there.
+/// Lets Maven copy a jar, unless it is there. It comes into its place whole: a copy that was cut
+/// off leaves nothing that a later run would take for the jar.
 fn fetch(jars: &Path, jar: &Jar) -> Outcome {
-    if jars.join(jar.file).is_file() {
+    let (path, new) = (jars.join(jar.file), jars.join("new"));
+    if path.is_file() {
         return Ok(());
     }
+    // Maven keeps a file that is there, also if it was cut off.
+    fs::remove_dir_all(&new).ok();
     let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy";
     let (artifact, output) =
-        (format!("-Dartifact={}", jar.artifact), format!("-DoutputDirectory={}", jars.display()));
-    said(Command::new("mvn").args(["-q", goal, &artifact, &output])).map(drop)
+        (format!("-Dartifact={}", jar.artifact), format!("-DoutputDirectory={}", new.display()));
+    said(Command::new("mvn").args(["-q", "-B", goal, &artifact, &output]))?;
+    fs::rename(new.join(jar.file), &path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Lets Maven copy the jars and those that they need, unless it has copied the same ones before.
@@ -138,14 +143,16 @@ pub(crate) fn fetch_with_needed(dir: &Path, jar_dir: &Path, jars: &[Artifact]) -
     }
     pom.push_str("</dependencies>\n</project>\n");
     let (path, fetched) = (dir.join("pom.xml"), dir.join("fetched.xml"));
-    if fs::read_to_string(&fetched).is_ok_and(|text| text == pom) {
+    if jar_dir.is_dir() && fs::read_to_string(&fetched).is_ok_and(|text| text == pom) {
         return Ok(());
     }
     fs::write(&path, pom).map_err(|e| format!("{}: {e}", path.display()))?;
     fs::remove_dir_all(jar_dir).ok();
+    // While the directory is filled, it is not taken for a whole one.
+    fs::remove_file(&fetched).ok();
     let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
     let output = format!("-DoutputDirectory={}", jar_dir.display());
-    said(Command::new("mvn").args(["-q", "-f"]).arg(&path).args([goal, &output]))?;
+    said(Command::new("mvn").args(["-q", "-B", "-f"]).arg(&path).args([goal, &output]))?;
     fs::rename(&path, &fetched).map_err(|e| format!("{}: {e}", fetched.display()))
 }
 
@@ -228,7 +235,9 @@ fn compare(root: &Path, dir: &Path, program: &Program<'_>, library: &Path) -> Ou
     let here = dir.join("runs").join(program.name);
     fs::remove_dir_all(&here).ok();
     let (classes, real, esker) = (here.join("classes"), here.join("rocksdb"), here.join("esker"));
-    for made in [&classes, &real, &esker] {
+    // RocksDB's library is unpacked into `temp`, and stays there if the JVM is killed.
+    let temp = here.join("temp");
+    for made in [&classes, &real, &esker, &temp] {
         fs::create_dir_all(made).map_err(|e| format!("{}: {e}", made.display()))?;
     }
     let sources = root.join("crates/rocksdbjni/java");
@@ -238,7 +247,7 @@ fn compare(root: &Path, dir: &Path, program: &Program<'_>, library: &Path) -> Ou
     let path = format!("{}:{}", program.jars, classes.display());
     let java = |on_esker: bool, command: &str, databases: &Path| {
         let mut java = Command::new("timeout");
-        java.args(["600", "java"]);
+        java.args(["600", "java"]).arg(format!("-Djava.io.tmpdir={}", temp.display())).current_dir(&here);
         if on_esker {
             java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library.display()));
         }
