@@ -98,7 +98,8 @@ impl BlockAccesses {
         *keys.entry(get.referenced_key.to_vec()).or_default().entry(access.caller).or_default() += 1;
         if get.referenced_key_exists {
             self.found_accesses += 1;
-            self.referenced_bytes += if is_new { get.referenced_data_size } else { 0 };
+            let added = if is_new { get.referenced_data_size } else { 0 };
+            self.referenced_bytes = self.referenced_bytes.saturating_add(added);
         }
     }
 }

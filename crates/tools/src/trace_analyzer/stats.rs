@@ -124,7 +124,7 @@ pub(super) struct FamilyStats {
     pub(super) series: Vec<(u64, Vec<u8>)>,
     /// By pair: number of queries that follow the first kind on their key, and their distances in
     /// microseconds.
-    pub(super) followed: Vec<(u64, u64)>,
+    pub(super) followed: Vec<(u64, u128)>,
     last_second: u64,
 }
 
@@ -199,7 +199,7 @@ impl Queries {
         let stats = self.stats.entry((kind, family)).or_default();
         stats.followed.resize(followed.len(), (0, 0));
         for (sums, distance) in stats.followed.iter_mut().zip(followed) {
-            *sums = (sums.0 + u64::from(distance.is_some()), sums.1 + distance.unwrap_or(0));
+            *sums = (sums.0 + u64::from(distance.is_some()), sums.1 + u128::from(distance.unwrap_or(0)));
         }
         if second != stats.last_second {
             stats.keys_at.insert(stats.last_second, stats.keys.len() as u64);
@@ -304,5 +304,34 @@ impl FamilyStats {
             begin = end;
         }
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_of_a_forged_trace_have_their_sum() {
+        let pairs = QueryPairs::parse("[get,get]").unwrap();
+        let mut queries = Queries {
+            enabled: [true; 10],
+            sample: 1,
+            seen: [0; 10],
+            value_interval: 8,
+            keeps_series: false,
+            pairs,
+            began_at: None,
+            stats: BTreeMap::new(),
+        };
+        // Times go back and forth as far as a trace allows. Their sum exceeds 64 bits.
+        let far = 2 * crate::trace_analyzer::MAX_DISTANCE_MICROS;
+        let there = 300_000;
+        for _ in 0..there {
+            queries.add(0, QueryKind::Get, 0, b"k", 0);
+            queries.add(far, QueryKind::Get, 0, b"k", 0);
+        }
+        let (_, _, stats) = queries.each().next().unwrap();
+        assert_eq!(stats.followed, [(2 * there - 1, u128::from(far) * u128::from(there))]);
     }
 }

@@ -247,6 +247,22 @@ fn distributions_and_the_ends_of_access_counts_are_printed() {
 }
 
 #[test]
+fn forged_sizes_of_values_do_not_end_a_report() {
+    let temp = TempDir::new("cache-forged");
+    let path = temp.join("blocks");
+    let (a, b) = (b"a\0\0\0\0\0\0\0\0", b"b\0\0\0\0\0\0\0\0");
+    write(&path, &[get(0, FIRST_DATA, (1, a), (2, LAST)), get(0, FIRST_DATA, (2, b), (2, LAST))]);
+    let printed = esker(&[
+        "block_cache_trace_analyzer",
+        &format!("--block_cache_trace_path={}", path.display()),
+        "--print_access_count_stats",
+        "--analyze_top_k_access_count_blocks=1",
+    ])
+    .ok();
+    assert!(printed.contains(&format!("ref_data_size={LAST}")), "{printed}");
+}
+
+#[test]
 fn wrong_groups_and_buckets_are_named_before_a_report_is_made() {
     let temp = TempDir::new("cache-reports-bad");
     let (path, dir) = (temp.join("blocks"), temp.join("reports"));
