@@ -5,24 +5,25 @@
 //! standard output, and report files, in RocksDB's forms and under its names.
 //!
 //! Files: `accesses.rs` counts by block · `details.rs` prints distributions · `reports.rs` writes
-//! report files, with the groups and tables of `groups.rs` and the distances of `distance.rs` ·
-//! `simulated.rs` simulates caches · `readable.rs` has human-readable traces.
+//! report files into a `report_dir.rs`, with the groups and tables of `groups.rs` and the distances
+//! of `distance.rs` · `simulated.rs` simulates caches · `readable.rs` has human-readable traces.
 //!
 //! The simulated caches are Esker's own. Their values are empty; the charge of each is the size of
 //! its block. Cost: about 100 bytes for each block in each simulated cache, and for each get and
 //! table in a hybrid one; without `--mrc_only` about 300 for each block of the trace. Reports of
-//! distances and correlations need up to 32 bytes for each access.
+//! distances need 8 bytes for each access, reports of correlations about 100.
 
 mod accesses;
 mod details;
 mod distance;
 mod groups;
 mod readable;
+mod report_dir;
 mod reports;
 mod simulated;
 
 use crate::failure::{CommandOutcome, Failure};
-use crate::host::Host;
+use crate::host::{FileLines, Host, read_file};
 use crate::trace_analyzer::MAX_DISTANCE_MICROS;
 use accesses::{Accesses, KeptFacts, break_lines, caller_name};
 use clap::Args;
@@ -30,6 +31,7 @@ use details::Ends;
 use esker::trace::{BlockAccess, TraceFrame, new_file_trace_reader, parse_binary_header};
 use esker::{Error, Result};
 use readable::ReadableTrace;
+use report_dir::ReportDir;
 use reports::ReportOptions;
 use simulated::{MissStats, Simulation};
 use std::collections::BTreeMap;
@@ -155,30 +157,21 @@ pub(crate) fn run(options: &CacheAnalyzerOptions, host: &Host) -> CommandOutcome
     options.reports.check_windows(&analysis.extent)?;
     analysis.readable.take().map_or(Ok(()), ReadableTrace::close)?;
     if let Some(dir) = &options.block_cache_analysis_result_dir {
-        write_files(options, &analysis, &mut |name, text| {
-            // The name of a column family may be part of the file's.
-            let mut file = host.fs().new_writable_file(&dir.join(name.replace('/', "_")))?;
-            file.append(text.as_bytes())?;
-            Ok(file.close()?)
-        })?;
+        write_files(options, &analysis, ReportDir { fs: host.fs(), path: dir })?;
     }
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
     print(options, &analysis, &mut out)?;
     Ok(out.flush()?)
 }
 
-fn write_files(
-    options: &CacheAnalyzerOptions,
-    analysis: &Analysis,
-    sink: &mut dyn FnMut(&str, &str) -> CommandOutcome,
-) -> CommandOutcome {
+fn write_files(options: &CacheAnalyzerOptions, analysis: &Analysis, dir: ReportDir<'_>) -> CommandOutcome {
     let Analysis { extent, simulation, .. } = analysis;
-    sink(&format!("{}_{}_mrc", extent.seconds(), extent.accesses), &simulation.miss_ratios())?;
     if simulation.has_caches() {
-        simulation.timelines(&analysis.misses, sink)?;
+        dir.text(&format!("{}_{}_mrc", extent.seconds(), extent.accesses), &simulation.miss_ratios())?;
+        simulation.timelines(&analysis.misses, dir)?;
     }
     match &analysis.accesses {
-        Some(accesses) => options.reports.write(accesses, extent, sink),
+        Some(accesses) => options.reports.write(accesses, extent, dir),
         None => Ok(()),
     }
 }
@@ -253,7 +246,7 @@ fn check(options: &CacheAnalyzerOptions, host: &Host) -> CommandOutcome<Simulati
         return Err(Failure::new(format_args!("--block_cache_analysis_result_dir: {dir} is no directory")));
     }
     let text = match config {
-        Some(path) => crate::host::read_file(host.fs(), path)?,
+        Some(path) => read_file(host.fs(), path)?,
         None => Vec::new(),
     };
     let ratio = options.block_cache_trace_downsample_ratio;
@@ -272,13 +265,16 @@ fn read_all(options: &CacheAnalyzerOptions, host: &Host, analysis: &mut Analysis
         path.map(|path| host.fs().new_writable_file(path).map(ReadableTrace::new)).transpose()
     };
     if options.is_block_cache_human_readable_trace {
-        let text = crate::host::read_file(host.fs(), &options.block_cache_trace_path)?;
+        let mut lines = FileLines::open(host.fs(), &options.block_cache_trace_path)?;
         analysis.readable = open_readable()?;
-        return readable::read_lines(&String::from_utf8_lossy(&text), &mut |access| {
-            check_time(access.timestamp, analysis.extent.began_at.unwrap_or(access.timestamp))?;
-            analysis.add(access)
-        })
-        .map_err(here);
+        while let Some((number, line)) = lines.next_line()? {
+            let read = readable::read_line(&line, &mut |access| {
+                check_time(access.timestamp, analysis.extent.began_at.unwrap_or(access.timestamp))?;
+                analysis.add(access)
+            });
+            read.map_err(|e| here(e.at(format_args!("line {number}"))))?;
+        }
+        return Ok(());
     }
     let mut reader = new_file_trace_reader(&host.env(), &options.block_cache_trace_path)?;
     let header = reader.read()?.ok_or_else(|| here(Error::incomplete("the trace is empty")))?;

@@ -1,10 +1,12 @@
 //! The surroundings of a command: files, clock, standard input, and its output streams.
 
-use esker::internals::env::FileSystem;
+use esker::internals::env::{FileSystem, SequentialFile};
 use esker::options::load_latest_options_from;
 use esker::{DbOptions, Env, Result};
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{BufRead, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -118,14 +120,85 @@ impl Host {
     }
 }
 
+/// Bytes of a file that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The lines of a file, one after the other. Memory: a piece of the file, and its longest line.
+pub(crate) struct FileLines {
+    file: Box<dyn SequentialFile>,
+    piece: Vec<u8>,
+    /// The bytes of `piece` behind the last line.
+    unread: Range<usize>,
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl FileLines {
+    pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<FileLines> {
+        let file = fs.new_sequential_file(path)?;
+        Ok(FileLines { file, piece: vec![0; PIECE_BYTES], unread: 0..0, line: Vec::new(), number: 0 })
+    }
+
+    /// The number of the next line, from 1 on, and its text; `None` at the end.
+    pub(crate) fn next_line(&mut self) -> Result<Option<(u64, Cow<'_, str>)>> {
+        self.line.clear();
+        loop {
+            let unread = self.piece.get(self.unread.clone()).unwrap_or_default();
+            let mut parts = unread.splitn(2, |byte| *byte == b'\n');
+            let begin = parts.next().unwrap_or_default();
+            self.line.extend_from_slice(begin);
+            if parts.next().is_some() {
+                self.unread.start += begin.len() + 1;
+                break;
+            }
+            self.unread = 0..self.file.read(&mut self.piece)?;
+            if self.unread.is_empty() {
+                if self.line.is_empty() {
+                    return Ok(None);
+                }
+                break;
+            }
+        }
+        self.number += 1;
+        let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        Ok(Some((self.number, String::from_utf8_lossy(line))))
+    }
+}
+
 /// The whole content of a file.
 pub(crate) fn read_file(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
     let mut file = fs.new_sequential_file(path)?;
-    let (mut bytes, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+    let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
     loop {
         match file.read(&mut piece)? {
             0 => return Ok(bytes),
             n => bytes.extend_from_slice(piece.get(..n).unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::internals::env::MemFs;
+
+    #[test]
+    fn lines_are_read_across_pieces() {
+        let fs = MemFs::new();
+        let long = "x".repeat(2 * PIECE_BYTES);
+        let text = format!("first\n\n{long}\r\n{}\nlast", "y".repeat(PIECE_BYTES - 1));
+        for text in [&text[..], "", "\n", "a\n", "a\n\n"] {
+            let mut file = fs.new_writable_file(Path::new("/lines")).unwrap();
+            file.append(text.as_bytes()).unwrap();
+            file.close().unwrap();
+            let mut lines = FileLines::open(&fs, Path::new("/lines")).unwrap();
+            let mut read = Vec::new();
+            while let Some((number, line)) = lines.next_line().unwrap() {
+                read.push(line.into_owned());
+                assert_eq!(number as usize, read.len());
+            }
+            assert_eq!(read, text.lines().collect::<Vec<_>>());
+            assert!(lines.next_line().unwrap().is_none());
         }
     }
 }

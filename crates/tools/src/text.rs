@@ -10,7 +10,7 @@ use esker::internals::format::key::{
 use esker::internals::format::unique_id::public_unique_id;
 use esker::{SequenceNumber, ValueType};
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Upper-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The bytes of the hexadecimal text `0x…`. `what` is the name of the text in error messages.
-pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
+pub(crate) fn parse_hex(text: &str, what: impl Display) -> CommandOutcome<Vec<u8>> {
     let wrong = |why: &str| Failure::new(format_args!("Invalid hex input {what} '{text}': {why}"));
     let digits = text.strip_prefix("0x").ok_or_else(|| wrong("must start with 0x"))?;
     let nibbles: Option<Vec<u32>> = digits.chars().map(|c| c.to_digit(16)).collect();

@@ -187,8 +187,8 @@ pub(crate) fn run(options: &AnalyzerOptions, host: &Host) -> CommandOutcome {
     }
     let seconds = queries.seconds(records.ended_at);
     queries.number_keys();
-    let spaces = KeySpaces::read(options, host, &queries)?;
-    reports.write(&queries, &spaces, seconds)?;
+    reports.write(&queries, seconds)?;
+    let spaces = KeySpaces::read(options, host, &queries, &reports)?;
     if options.no_print {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use super::accesses::{BlockPlace, caller_name, kind_name, percent};
 use super::simulated::parse_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::io;
 
 /// One part of a group's name. Parts have the order of RocksDB's labels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -178,27 +179,25 @@ pub(super) fn span_of<'a, V: 'a>(lines: impl Iterator<Item = &'a Timeline<V>>) -
     lines.filter_map(ends).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The text of timelines: a column for each point in time of `span`.
-pub(super) fn timelines_text<'a, V: 'a>(
+/// Writes timelines: a column for each point in time of `span`. The text may be far larger than the
+/// timelines.
+pub(super) fn write_timelines<'a, V: 'a>(
+    out: &mut dyn io::Write,
     lines: impl Iterator<Item = (&'a str, &'a Timeline<V>)>,
     span: Option<(u64, u64)>,
     value: impl Fn(&V) -> String,
-) -> String {
+) -> io::Result<()> {
     let times = || span.into_iter().flat_map(|(begin, end)| begin..=end);
-    let mut text = "time".to_owned();
-    for time in times() {
-        write!(text, ",{time}").expect("a write to a string cannot fail");
-    }
+    out.write_all(b"time")?;
+    times().try_for_each(|time| write!(out, ",{time}"))?;
     for (name, line) in lines {
-        text.extend(["\n", name]);
+        write!(out, "\n{name}")?;
         for time in times() {
-            text.push(',');
             match line.get(&time) {
-                Some(found) => text.push_str(&value(found)),
-                None => text.push('0'),
+                Some(found) => write!(out, ",{}", value(found))?,
+                None => out.write_all(b",0")?,
             }
         }
     }
-    text.push('\n');
-    text
+    out.write_all(b"\n")
 }

@@ -96,17 +96,10 @@ pub(super) fn get_key<'a>(get: &GetAccess<'a>) -> &'a [u8] {
     if get.referenced_key.len() < 8 { &[] } else { user_key(get.referenced_key) }
 }
 
-/// Calls `visit` with the access of each line.
+/// Calls `visit` with the access of a line.
 /// # Errors
-/// `Corruption` with the number of the line that is no access · an error of `visit`.
-pub(super) fn read_lines(text: &str, visit: &mut dyn FnMut(&BlockAccess<'_>) -> Result<()>) -> Result<()> {
-    for (number, line) in (1..).zip(text.lines()) {
-        read_line(line, visit).map_err(|e| e.at(format_args!("line {number}")))?;
-    }
-    Ok(())
-}
-
-fn read_line(line: &str, visit: &mut dyn FnMut(&BlockAccess<'_>) -> Result<()>) -> Result<()> {
+/// `Corruption`: the line is no access · an error of `visit`.
+pub(super) fn read_line(line: &str, visit: &mut dyn FnMut(&BlockAccess<'_>) -> Result<()>) -> Result<()> {
     let parts: Vec<&str> = line.split(',').collect();
     if parts.len() != 21 {
         return Err(Error::corruption("an access has 21 fields"));

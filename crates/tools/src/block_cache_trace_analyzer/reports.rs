@@ -5,7 +5,8 @@ use super::MICROS_PER_SECOND;
 use super::accesses::{
     Accesses, BlockPlace, CALLER_GET, CALLERS, KeptFacts, caller_name, is_user, kind_name, percent,
 };
-use super::groups::{BlockGrouping, BucketLimits, BucketTable, Timeline, span_of, timelines_text};
+use super::groups::{BlockGrouping, BucketLimits, BucketTable, Timeline, span_of, write_timelines};
+use super::report_dir::ReportDir;
 use crate::failure::{CommandOutcome, Failure};
 use clap::Args;
 use esker::trace::TraceKind;
@@ -78,9 +79,6 @@ fn parse_caller(name: &str) -> Result<u8, String> {
         format!("'{name}' is none of {}", names.join(", "))
     })
 }
-
-/// The writer of a report file: name and text.
-type Sink<'a> = dyn FnMut(&str, &str) -> CommandOutcome + 'a;
 
 impl ReportOptions {
     /// The facts about blocks that the reports need.
@@ -162,56 +160,56 @@ impl ReportOptions {
     }
 
     /// Writes all reports.
-    pub(super) fn write(&self, accesses: &Accesses, extent: &Extent, sink: &mut Sink<'_>) -> CommandOutcome {
-        self.write_timelines(accesses, sink)?;
+    pub(super) fn write(&self, accesses: &Accesses, extent: &Extent, dir: ReportDir<'_>) -> CommandOutcome {
+        self.write_timelines(accesses, dir)?;
         if !self.analyze_callers.is_empty() {
-            write_caller_summary(accesses, sink)?;
+            write_caller_summary(accesses, dir)?;
         }
         for caller in &self.analyze_callers {
-            write_caller_details(accesses, *caller, sink)?;
+            write_caller_details(accesses, *caller, dir)?;
         }
         if let Some(limits) = &self.access_count_buckets {
-            write_count_summary(accesses, limits, true, sink)?;
-            write_count_summary(accesses, limits, false, sink)?;
+            write_count_summary(accesses, limits, true, dir)?;
+            write_count_summary(accesses, limits, false, dir)?;
         }
         for (by, limits) in pairs(&self.reuse_distance_labels, &self.reuse_distance_buckets) {
-            write_distances(accesses, by, limits, sink)?;
+            write_distances(accesses, by, limits, dir)?;
         }
         for (by, limits) in pairs(&self.reuse_interval_labels, &self.reuse_interval_buckets) {
-            write_intervals(accesses, by, limits, sink)?;
+            write_intervals(accesses, by, limits, dir)?;
         }
         for (by, limits) in pairs(&self.reuse_lifetime_labels, &self.reuse_lifetime_buckets) {
-            write_lifetimes(accesses, by, limits, sink)?;
+            write_lifetimes(accesses, by, limits, dir)?;
         }
         if self.analyze_blocks_reuse_k_reuse_window > 0 {
             for kind in [TraceKind::IndexBlock, TraceKind::DataBlock, TraceKind::FilterBlock] {
                 for only_users in [true, false] {
-                    self.write_reused_blocks(accesses, extent, kind as u8, only_users, sink)?;
+                    self.write_reused_blocks(accesses, extent, kind as u8, only_users, dir)?;
                 }
             }
         }
         let labels = &self.analyze_get_spatial_locality_labels;
         for (by, limits) in pairs(labels, &self.analyze_get_spatial_locality_buckets) {
-            write_locality(accesses, by, limits, sink)?;
+            write_locality(accesses, by, limits, dir)?;
         }
-        self.write_correlations(accesses, sink)?;
+        self.write_correlations(accesses, dir)?;
         for (by, limits) in pairs(&self.skew_labels, &self.skew_buckets) {
             let kinds = [TraceKind::IndexBlock, TraceKind::FilterBlock, TraceKind::DataBlock];
             for kind in kinds.into_iter().filter(|_| by.has_blocks()) {
-                write_skew(accesses, by, limits, Some(kind as u8), sink)?;
+                write_skew(accesses, by, limits, Some(kind as u8), dir)?;
             }
-            write_skew(accesses, by, limits, None, sink)?;
+            write_skew(accesses, by, limits, None, dir)?;
         }
         Ok(())
     }
 
-    fn write_timelines(&self, accesses: &Accesses, sink: &mut Sink<'_>) -> CommandOutcome {
+    fn write_timelines(&self, accesses: &Accesses, dir: ReportDir<'_>) -> CommandOutcome {
         for by in &self.timeline_labels {
             for unit in [60, 3600] {
                 if by.has_blocks() {
-                    write_timeline(accesses, by, unit, true, sink)?;
+                    write_timeline(accesses, by, unit, true, dir)?;
                 }
-                write_timeline(accesses, by, unit, false, sink)?;
+                write_timeline(accesses, by, unit, false, dir)?;
             }
         }
         Ok(())
@@ -224,7 +222,7 @@ impl ReportOptions {
         extent: &Extent,
         kind: u8,
         only_users: bool,
-        sink: &mut Sink<'_>,
+        dir: ReportDir<'_>,
     ) -> CommandOutcome {
         let window = self.analyze_blocks_reuse_k_reuse_window;
         let windows = extent.seconds() / window;
@@ -258,10 +256,10 @@ impl ReportOptions {
         }
         text.push('\n');
         let scope = if only_users { "user_access_only" } else { "all_access" };
-        sink(&format!("{}_{scope}_{window}_reuse_blocks_timeline", kind_name(kind)), &text)
+        dir.text(&format!("{}_{scope}_{window}_reuse_blocks_timeline", kind_name(kind)), &text)
     }
 
-    fn write_correlations(&self, accesses: &Accesses, sink: &mut Sink<'_>) -> CommandOutcome {
+    fn write_correlations(&self, accesses: &Accesses, dir: ReportDir<'_>) -> CommandOutcome {
         let labels = &self.analyze_correlation_coefficients_labels;
         let most = self.analyze_correlation_coefficients_max_number_of_values;
         for by in labels {
@@ -280,7 +278,10 @@ impl ReportOptions {
                 }
             }
             for (group, lines) in lines.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-                sink(&format!("{}_{group}_correlation_input", by.text()), &correlation_text(lines, most))?;
+                dir.text(
+                    &format!("{}_{group}_correlation_input", by.text()),
+                    &correlation_text(lines, most),
+                )?;
             }
         }
         let of_gets = accesses.get_sequences().flat_map(|sequence| {
@@ -291,7 +292,7 @@ impl ReportOptions {
         if of_gets.is_empty() {
             return Ok(());
         }
-        sink("GetKeyInfo_GetKeyInfo_correlation_input", &correlation_text(of_gets, most))
+        dir.text("GetKeyInfo_GetKeyInfo_correlation_input", &correlation_text(of_gets, most))
     }
 }
 
@@ -312,7 +313,7 @@ fn write_timeline(
     by: &BlockGrouping,
     unit: u64,
     only_users: bool,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let mut lines: BTreeMap<String, Timeline<u64>> = BTreeMap::new();
     for place in accesses.blocks() {
@@ -329,28 +330,28 @@ fn write_timeline(
     let span = span_of(lines.iter().map(|(_, line)| *line));
     let scope = if only_users { "user_access_only" } else { "all_access" };
     let name = format!("{scope}_{}_{unit}_access_timeline", by.text());
-    sink(&name, &timelines_text(lines.into_iter(), span, u64::to_string))
+    dir.make(&name, |out| write_timelines(out, lines.into_iter(), span, u64::to_string))
 }
 
 fn write_distances(
     accesses: &Accesses,
     by: &BlockGrouping,
     limits: &BucketLimits,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let mut table = BucketTable::new(limits);
     for place in accesses.blocks() {
         let mut group = table.group(by.group(&place, 0));
         place.block.distances.iter().for_each(|(distance, times)| group.add(*distance, *times));
     }
-    sink(&format!("{}_reuse_distance", by.text()), &table.text())
+    dir.text(&format!("{}_reuse_distance", by.text()), &table.text())
 }
 
 fn write_intervals(
     accesses: &Accesses,
     by: &BlockGrouping,
     limits: &BucketLimits,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let [mut reuses, mut blocks, mut counts] = [(); 3].map(|()| BucketTable::new(limits));
     let mut add = |group: String, seconds: &Timeline<u64>| {
@@ -381,20 +382,20 @@ fn write_intervals(
         blocks.group(by.group(&place, 0)).add(average, 1);
         counts.group(by.group(&place, 0)).add(average, block.accesses());
     }
-    sink(&format!("{}_access_reuse_interval", by.text()), &reuses.text())?;
-    sink(&format!("{}_avg_reuse_interval", by.text()), &blocks.text())?;
-    sink(&format!("{}_avg_reuse_interval_naccesses", by.text()), &counts.text())
+    dir.text(&format!("{}_access_reuse_interval", by.text()), &reuses.text())?;
+    dir.text(&format!("{}_avg_reuse_interval", by.text()), &blocks.text())?;
+    dir.text(&format!("{}_avg_reuse_interval_naccesses", by.text()), &counts.text())
 }
 
 fn write_lifetimes(
     accesses: &Accesses,
     by: &BlockGrouping,
     limits: &BucketLimits,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let mut table = BucketTable::new(limits);
     accesses.blocks().for_each(|p| table.group(by.group(&p, 0)).add(p.block.lifetime(), 1));
-    sink(&format!("{}_reuse_lifetime", by.text()), &table.text())
+    dir.text(&format!("{}_reuse_lifetime", by.text()), &table.text())
 }
 
 /// A table of shares of all accesses: a line for each name, a column for each column family.
@@ -419,7 +420,7 @@ fn family_table<'a>(
     text
 }
 
-fn write_caller_summary(accesses: &Accesses, sink: &mut Sink<'_>) -> CommandOutcome {
+fn write_caller_summary(accesses: &Accesses, dir: ReportDir<'_>) -> CommandOutcome {
     let mut callers: BTreeMap<u8, BTreeMap<&str, u64>> = BTreeMap::new();
     for BlockPlace { family, block, .. } in accesses.blocks() {
         for (caller, count) in &block.by_caller {
@@ -428,10 +429,10 @@ fn write_caller_summary(accesses: &Accesses, sink: &mut Sink<'_>) -> CommandOutc
     }
     let total = callers.values().flat_map(BTreeMap::values).sum();
     let rows = callers.iter().map(|(caller, counts)| (caller_name(*caller).to_owned(), counts));
-    sink("percentage_of_accesses_summary", &family_table(accesses, "caller", rows, total))
+    dir.text("percentage_of_accesses_summary", &family_table(accesses, "caller", rows, total))
 }
 
-fn write_caller_details(accesses: &Accesses, caller: u8, sink: &mut Sink<'_>) -> CommandOutcome {
+fn write_caller_details(accesses: &Accesses, caller: u8, dir: ReportDir<'_>) -> CommandOutcome {
     let mut levels: BTreeMap<u32, BTreeMap<&str, u64>> = BTreeMap::new();
     let mut kinds: BTreeMap<u8, BTreeMap<&str, u64>> = BTreeMap::new();
     let mut total = 0;
@@ -443,16 +444,16 @@ fn write_caller_details(accesses: &Accesses, caller: u8, sink: &mut Sink<'_>) ->
     }
     let name = |part: &str| format!("{}_{part}_percentage_of_accesses_summary", caller_name(caller));
     let rows = levels.iter().map(|(level, counts)| (level.to_string(), counts));
-    sink(&name("level"), &family_table(accesses, "level", rows, total))?;
+    dir.text(&name("level"), &family_table(accesses, "level", rows, total))?;
     let rows = kinds.iter().map(|(kind, counts)| (kind_name(*kind).to_owned(), counts));
-    sink(&name("bt"), &family_table(accesses, "bt", rows, total))
+    dir.text(&name("bt"), &family_table(accesses, "bt", rows, total))
 }
 
 fn write_count_summary(
     accesses: &Accesses,
     limits: &BucketLimits,
     only_users: bool,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let [mut families, mut kinds] = [(); 2].map(|()| BucketTable::new(limits));
     for place in accesses.blocks() {
@@ -462,15 +463,15 @@ fn write_count_summary(
         kinds.group(kind_name(place.kind).to_owned()).add(count, times);
     }
     let scope = if only_users { "user_access_only" } else { "all_access" };
-    sink(&format!("cf_{scope}_access_count_summary"), &families.text())?;
-    sink(&format!("bt_{scope}_access_count_summary"), &kinds.text())
+    dir.text(&format!("cf_{scope}_access_count_summary"), &families.text())?;
+    dir.text(&format!("bt_{scope}_access_count_summary"), &kinds.text())
 }
 
 fn write_locality(
     accesses: &Accesses,
     by: &BlockGrouping,
     limits: &BucketLimits,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let [mut keys, mut counts, mut sizes] = [(); 3].map(|()| BucketTable::new(limits));
     for place in accesses.blocks().filter(|place| place.block.keys > 0) {
@@ -482,9 +483,9 @@ fn write_locality(
         counts.group(group()).add(share(block.found_accesses, gets), 1);
         sizes.group(group()).add(share(block.referenced_bytes, block.bytes), 1);
     }
-    sink(&format!("{}_percent_ref_keys", by.text()), &keys.text())?;
-    sink(&format!("{}_percent_accesses_on_ref_keys", by.text()), &counts.text())?;
-    sink(&format!("{}_percent_data_size_on_ref_keys", by.text()), &sizes.text())
+    dir.text(&format!("{}_percent_ref_keys", by.text()), &keys.text())?;
+    dir.text(&format!("{}_percent_accesses_on_ref_keys", by.text()), &counts.text())?;
+    dir.text(&format!("{}_percent_data_size_on_ref_keys", by.text()), &sizes.text())
 }
 
 /// Writes the accesses to the most accessed percent of groups, to the next percents, and so on.
@@ -493,7 +494,7 @@ fn write_skew(
     by: &BlockGrouping,
     limits: &BucketLimits,
     kind: Option<u8>,
-    sink: &mut Sink<'_>,
+    dir: ReportDir<'_>,
 ) -> CommandOutcome {
     let mut groups: BTreeMap<String, u64> = BTreeMap::new();
     for place in accesses.blocks().filter(|place| kind.is_none_or(|kind| kind == place.kind)) {
@@ -513,7 +514,7 @@ fn write_skew(
         begin = end;
     }
     let kind = kind.map_or_else(String::new, |kind| format!("{}_", kind_name(kind)));
-    sink(&format!("{}_{kind}skewness", by.text()), &table.text())
+    dir.text(&format!("{}_{kind}skewness", by.text()), &table.text())
 }
 
 /// A line for each access but the last: accesses and microseconds since the access before, number

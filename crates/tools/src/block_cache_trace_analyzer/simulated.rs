@@ -2,8 +2,9 @@
 
 use super::MICROS_PER_SECOND;
 use super::accesses::{CALLER_GET, percent};
-use super::groups::{Timeline, span_of, timelines_text};
+use super::groups::{Timeline, span_of, write_timelines};
 use super::readable::get_key;
+use super::report_dir::ReportDir;
 use crate::failure::{CommandOutcome, Failure};
 use esker::internals::base::hash::xxh3_128;
 use esker::internals::cache::{
@@ -169,13 +170,9 @@ impl Simulation {
         !self.caches.is_empty()
     }
 
-    /// Names and texts of the timelines: for each size of a cache its miss ratios and its misses by
+    /// Writes the timelines: for each size of a cache its miss ratios and its misses by
     /// second, minute and hour. `trace` is the traced cache, with the largest number for a size.
-    pub(super) fn timelines(
-        &self,
-        trace: &MissStats,
-        write: &mut dyn FnMut(&str, &str) -> CommandOutcome,
-    ) -> CommandOutcome {
+    pub(super) fn timelines(&self, trace: &MissStats, dir: ReportDir<'_>) -> CommandOutcome {
         for unit in [1, 60, 3600] {
             let mut by_size: BTreeMap<u64, BTreeMap<String, Timeline<MissCounts>>> = BTreeMap::new();
             let traced = BTreeMap::from([("trace".to_owned(), trace.by_unit(unit))]);
@@ -188,10 +185,14 @@ impl Simulation {
             let span = span_of(by_size.values().flat_map(BTreeMap::values));
             for (bytes, lines) in &by_size {
                 let lines = || lines.iter().map(|(name, line)| (name.as_str(), line));
-                let ratios = timelines_text(lines(), span, |counts| format!("{:.6}", counts.ratio()));
-                write(&format!("{bytes}_{unit}_miss_ratio_timeline"), &ratios)?;
-                let misses = timelines_text(lines(), span, |counts| counts.misses.to_string());
-                write(&format!("{bytes}_{unit}_miss_timeline"), &misses)?;
+                let ratio = |counts: &MissCounts| format!("{:.6}", counts.ratio());
+                dir.make(&format!("{bytes}_{unit}_miss_ratio_timeline"), |out| {
+                    write_timelines(out, lines(), span, ratio)
+                })?;
+                let misses = |counts: &MissCounts| counts.misses.to_string();
+                dir.make(&format!("{bytes}_{unit}_miss_timeline"), |out| {
+                    write_timelines(out, lines(), span, misses)
+                })?;
             }
         }
         Ok(())
@@ -376,6 +377,9 @@ fn admits(ghost: &Cache<()>, key: &CacheKey, key_bytes: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::read_file;
+    use esker::internals::env::{FileSystem, MemFs};
+    use std::path::Path;
 
     fn access(key: &[u8]) -> BlockAccess<'_> {
         BlockAccess {
@@ -462,16 +466,14 @@ mod tests {
             simulation.access(&BlockAccess { timestamp, ..access(key) });
             traced.add(timestamp, true);
         }
-        let mut files = BTreeMap::new();
-        let mut write = |name: &str, text: &str| {
-            files.insert(name.to_owned(), text.to_owned());
-            Ok(())
-        };
-        assert!(simulation.timelines(&traced, &mut write).is_ok());
-        assert_eq!(files["1000_1_miss_ratio_timeline"], "time,5,6,7\nlru-0-0,50.000000,0,100.000000\n");
-        assert_eq!(files["1000_60_miss_timeline"], "time,0\nlru-0-0,2\n");
-        assert_eq!(files["18446744073709551615_1_miss_timeline"], "time,5,6,7\ntrace,2,0,1\n");
-        assert_eq!(files.len(), 12);
+        let (fs, path) = (MemFs::new(), Path::new("/reports"));
+        fs.create_dir_if_missing(path).unwrap();
+        assert!(simulation.timelines(&traced, ReportDir { fs: &fs, path }).is_ok());
+        let text = |name: &str| String::from_utf8(read_file(&fs, &path.join(name)).unwrap()).unwrap();
+        assert_eq!(text("1000_1_miss_ratio_timeline"), "time,5,6,7\nlru-0-0,50.000000,0,100.000000\n");
+        assert_eq!(text("1000_60_miss_timeline"), "time,0\nlru-0-0,2\n");
+        assert_eq!(text("18446744073709551615_1_miss_timeline"), "time,5,6,7\ntrace,2,0,1\n");
+        assert_eq!(fs.children(path).unwrap().len(), 12);
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Report files, in the forms of RocksDB's tool.
+//! QueryReport files, in the forms of RocksDB's tool.
 
-use super::key_space::{KeySpaces, accessed_lines, prefix_lines};
 use super::stats::{FamilyStats, Queries, QueryKind};
 use super::{AnalyzerOptions, key_text};
 use crate::failure::{CommandOutcome, Failure};
@@ -13,13 +12,13 @@ use std::fmt::Write;
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// A report file under way.
-struct Report {
+pub(super) struct QueryReport {
     file: Box<dyn WritableFile>,
     text: String,
 }
 
-impl Report {
-    fn line(&mut self, line: std::fmt::Arguments<'_>) -> CommandOutcome {
+impl QueryReport {
+    pub(super) fn line(&mut self, line: std::fmt::Arguments<'_>) -> CommandOutcome {
         writeln!(self.text, "{line}").map_err(|_| Failure::new("out of memory"))?;
         if self.text.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
@@ -30,7 +29,7 @@ impl Report {
         Ok(())
     }
 
-    fn close(mut self) -> CommandOutcome {
+    pub(super) fn close(mut self) -> CommandOutcome {
         self.flush()?;
         Ok(self.file.close()?)
     }
@@ -41,7 +40,7 @@ pub(super) struct Reports<'a> {
     options: &'a AnalyzerOptions,
     host: &'a Host,
     /// The human-readable trace.
-    sequence: Option<Report>,
+    sequence: Option<QueryReport>,
 }
 
 impl<'a> Reports<'a> {
@@ -56,12 +55,13 @@ impl<'a> Reports<'a> {
         Ok(reports)
     }
 
-    fn create(&self, ending: &str) -> CommandOutcome<Report> {
+    /// Makes a report file. `ending` is its name behind the prefix.
+    pub(super) fn create(&self, ending: &str) -> CommandOutcome<QueryReport> {
         let dir = self.options.output_dir.clone().unwrap_or_default();
         let path = dir.join(format!("{}-{ending}", self.options.output_prefix));
         let failed = |e| Failure::new(format_args!("Cannot open file: {}: {e}", path.display()));
         let file = self.host.fs().new_writable_file(&path).map_err(failed)?;
-        Ok(Report { file, text: String::new() })
+        Ok(QueryReport { file, text: String::new() })
     }
 
     /// Adds a query to the human-readable trace.
@@ -87,40 +87,15 @@ impl<'a> Reports<'a> {
         Ok(())
     }
 
-    /// Writes all other reports, and closes the human-readable trace.
-    pub(super) fn write(&mut self, queries: &Queries, spaces: &KeySpaces, seconds: u64) -> CommandOutcome {
+    /// Writes the other reports of queries, and closes the human-readable trace.
+    pub(super) fn write(&mut self, queries: &Queries, seconds: u64) -> CommandOutcome {
         if let Some(sequence) = self.sequence.take() {
             sequence.close()?;
         }
         for (kind, family, stats) in queries.each() {
             self.write_family(kind, family, stats, seconds)?;
-            self.write_key_space(kind, family, stats, spaces)?;
         }
         if self.options.output_qps_stats { self.write_rates(queries, seconds) } else { Ok(()) }
-    }
-
-    fn write_key_space(
-        &self,
-        kind: QueryKind,
-        family: u32,
-        stats: &FamilyStats,
-        spaces: &KeySpaces,
-    ) -> CommandOutcome {
-        let Some(keys) = spaces.keys(family) else { return Ok(()) };
-        let write = |ending: &str, lines: &mut dyn Iterator<Item = String>| -> CommandOutcome {
-            let mut report = self.create(&format!("{}-{family}-{ending}", kind.name()))?;
-            for line in lines {
-                report.line(format_args!("{line}"))?;
-            }
-            report.close()
-        };
-        if self.options.output_key_stats {
-            write("whole_key_stats.txt", &mut accessed_lines(keys, stats))?;
-        }
-        match self.options.output_prefix_cut {
-            0 => Ok(()),
-            bytes => write("whole_key_prefix_cut.txt", &mut prefix_lines(keys, bytes)),
-        }
     }
 
     fn write_family(
@@ -201,7 +176,7 @@ impl<'a> Reports<'a> {
 
     /// Writes a line for each run of keys with one prefix: number of the run's first key, accesses,
     /// keys, accesses per key, share of accesses that succeeded, prefix.
-    fn write_prefixes(&self, mut report: Report, stats: &FamilyStats) -> CommandOutcome {
+    fn write_prefixes(&self, mut report: QueryReport, stats: &FamilyStats) -> CommandOutcome {
         let cut = |key: &[u8]| key.get(..self.options.output_prefix_cut).unwrap_or(key).to_vec();
         let mut runs: Vec<(u64, u64, u64, Vec<u8>)> = Vec::new();
         for (key, stats) in &stats.keys {
@@ -237,7 +212,7 @@ impl<'a> Reports<'a> {
 }
 
 /// Writes number and share of the keys that are known after each second.
-fn write_key_numbers(mut report: Report, stats: &FamilyStats, seconds: u64) -> CommandOutcome {
+fn write_key_numbers(mut report: QueryReport, stats: &FamilyStats, seconds: u64) -> CommandOutcome {
     let mut known = 0;
     for second in 0..seconds {
         known = stats.keys_at.get(&second).copied().unwrap_or(known);
