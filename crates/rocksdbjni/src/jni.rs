@@ -102,7 +102,7 @@ impl JavaEnv<'_> {
     fn some(&self, object: jobject) -> NativeResult<Reference> {
         if object.is_null() {
             self.check()?;
-            return Err(Error::invalid_argument("a Java object is null").into());
+            return Err(null_object());
         }
         Ok(Reference(object))
     }
@@ -114,6 +114,10 @@ impl JavaEnv<'_> {
     }
 
     pub(crate) fn class_of(&self, object: Reference) -> NativeResult<Reference> {
+        // The JVM's function wants an object. A method that a program wrote may have returned null.
+        if object.is_null() {
+            return Err(null_object());
+        }
         self.some(jni!(self, GetObjectClass, object.0))
     }
 
@@ -536,6 +540,11 @@ fn c_string(text: &str) -> CString {
     CString::new(text).expect("names of Java have no NUL")
 }
 
+#[cold]
+fn null_object() -> NativeFailure {
+    Error::invalid_argument("a Java object is null").into()
+}
+
 fn no_method(name: &str, descriptor: &str) -> NativeFailure {
     Error::not_supported(format!("the class has no method {name}{descriptor}")).into()
 }
@@ -623,7 +632,8 @@ thread_local! {
 }
 
 /// Runs `body` with the environment of this thread. A thread of the engine is attached to the JVM
-/// as a daemon at its first call, and detached when it ends.
+/// as a daemon at its first call, and detached when it ends. While a thread's values are destroyed,
+/// it is attached for the call only.
 /// # Errors
 /// `Aborted` if the JVM refuses the thread; the errors of `body`.
 pub(crate) fn attached<T>(body: impl FnOnce(&JavaEnv<'_>) -> NativeResult<T>) -> NativeResult<T> {
@@ -632,14 +642,18 @@ pub(crate) fn attached<T>(body: impl FnOnce(&JavaEnv<'_>) -> NativeResult<T>) ->
     let mut env: *mut c_void = std::ptr::null_mut();
     // SAFETY: the JVM outlives its library.
     let known = unsafe { ((**vm).v1_4.GetEnv)(vm, &mut env, JNI_VERSION_1_8) };
+    let mut _for_this_call = None;
     if known != JNI_OK {
         // SAFETY: the JVM outlives its library, and fills in the environment.
         let made = unsafe { ((**vm).v1_4.AttachCurrentThreadAsDaemon)(vm, &mut env, std::ptr::null_mut()) };
         if made != JNI_OK {
             return Err(refused());
         }
-        // A thread that is ending stays attached.
-        ATTACHMENT.try_with(|attachment| attachment.set(Attachment).ok()).ok();
+        // If others have detached this thread, its value is there: no second one may be dropped.
+        let kept = ATTACHMENT.try_with(|attachment| {
+            attachment.get_or_init(|| Attachment);
+        });
+        _for_this_call = kept.err().map(|_| Attachment);
     }
     // SAFETY: the JVM has given this environment to this thread.
     body(&unsafe { JavaEnv::new(env.cast()) })

@@ -4,13 +4,19 @@ use crate::border::status_texts;
 use crate::field::JavaField;
 use crate::filters::{FlinkConfig, FlinkRules};
 use crate::handle::{NativeHandle, dispose, give, none};
+use crate::jni::{JNI_OnLoad, JavaEnv, Reference, attached};
 use crate::options::{Call, CfSettings};
 use crate::release::JavaRelease;
 use esker::compaction_filter::FilterDecision;
 use esker::observe::WriteStallCondition;
 use esker::options::{CompactionPri, CompressionType, InfoLogLevel};
 use esker::{Error, ErrorKind, SubCode};
+use jni_sys::{JNI_EDETACHED, JNI_OK, JavaVM};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Each native with its descriptor, its symbol, and whether it is built.
 const NATIVES: &[(&str, &str, bool)] = &include!(concat!(env!("OUT_DIR"), "/table.rs"));
@@ -421,4 +427,85 @@ fn flinks_filter_removes_the_expired_beginning_of_a_list() {
     // Without a way to its elements a list is as old as its first element.
     assert_eq!(decided(&rules_of_flink(2, 0, 0), &elements(&[900, 950]), true), FilterDecision::Remove);
     assert_eq!(decided(&rules_of_flink(2, 0, 0), &elements(&[950, 900]), true), FilterDecision::Keep);
+}
+
+static ATTACHED: AtomicUsize = AtomicUsize::new(0);
+static DETACHED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static IS_ATTACHED: Cell<bool> = const { Cell::new(false) };
+    static AT_END: RefCell<Option<CallAtEnd>> = const { RefCell::new(None) };
+}
+
+/// A value of a thread that calls Java when it is destroyed.
+struct CallAtEnd;
+
+impl Drop for CallAtEnd {
+    fn drop(&mut self) {
+        attached(|_| Ok(())).unwrap();
+    }
+}
+
+unsafe extern "system" fn env_of_thread(_: *mut JavaVM, _: *mut *mut c_void, _: i32) -> i32 {
+    if IS_ATTACHED.get() { JNI_OK } else { JNI_EDETACHED }
+}
+
+unsafe extern "system" fn attach(_: *mut JavaVM, _: *mut *mut c_void, _: *mut c_void) -> i32 {
+    ATTACHED.fetch_add(1, Ordering::Relaxed);
+    IS_ATTACHED.set(true);
+    JNI_OK
+}
+
+unsafe extern "system" fn detach(_: *mut JavaVM) -> i32 {
+    DETACHED.fetch_add(1, Ordering::Relaxed);
+    IS_ATTACHED.set(false);
+    JNI_OK
+}
+
+/// A JVM with the functions that `attached` calls, in the places of `JNIInvokeInterface`.
+fn load_into_a_jvm() {
+    let none = std::ptr::null::<c_void>();
+    let functions: Box<[*const c_void; 8]> = Box::new([
+        none,
+        none,
+        none,
+        none,
+        none,
+        detach as *const c_void,
+        env_of_thread as *const c_void,
+        attach as *const c_void,
+    ]);
+    let vm: Box<JavaVM> = Box::new(Box::leak(functions).as_ptr().cast());
+    JNI_OnLoad(Box::into_raw(vm), null_mut());
+}
+
+#[test]
+fn a_thread_is_detached_as_often_as_it_is_attached() {
+    load_into_a_jvm();
+    std::thread::scope(|scope| {
+        let call = || {
+            // The first value of a thread is destroyed last.
+            AT_END.set(Some(CallAtEnd));
+            attached(|_| Ok(())).unwrap();
+            attached(|_| Ok(())).unwrap();
+            // Another library has detached the thread.
+            IS_ATTACHED.set(false);
+            attached(|_| {
+                assert!(IS_ATTACHED.get(), "the call has an environment");
+                Ok(())
+            })
+            .unwrap();
+        };
+        scope.spawn(call).join().unwrap();
+    });
+    // Once at the first call, once after the other library, once at the end.
+    assert_eq!(ATTACHED.load(Ordering::Relaxed), 3);
+    assert_eq!(DETACHED.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn the_class_of_no_object_is_an_error() {
+    // SAFETY: no function of the environment is called.
+    let env = unsafe { JavaEnv::new(null_mut()) };
+    assert!(env.class_of(Reference::NULL).is_err());
 }
