@@ -360,7 +360,12 @@ impl Simulated {
 
     fn insert(&self, key: &CacheKey, bytes: u64, priority: CachePriority) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // An entry larger than the cache is not kept.
+        // The cache does not keep such an entry either, but counts it briefly: a forged size would
+        // exceed its numbers.
+        if bytes > self.cache.capacity() {
+            return;
+        }
+        // An entry larger than its shard is not kept.
         drop(self.cache.insert(*key, (), bytes, priority, Role::DataBlock));
     }
 }
@@ -455,6 +460,17 @@ mod tests {
         let misses: Vec<u64> = simulation.caches.iter().map(|cache| cache.stats.all.misses).collect();
         assert_eq!(misses, [4, 2, 3, 5]);
         assert!(simulation.caches.iter().all(|cache| cache.stats.all.accesses == 7));
+    }
+
+    #[test]
+    fn a_block_of_a_forged_size_is_a_miss() {
+        let mut simulation =
+            Simulation::parse("lru,0,0,1000\nhyper_clock,0,0,1000\n", "caches", 1, 0).unwrap();
+        for (key, block_size) in [(b"a", 100), (b"b", u64::MAX), (b"b", u64::MAX), (b"a", 100)] {
+            simulation.access(&BlockAccess { block_size, ..access(key) });
+        }
+        let misses: Vec<u64> = simulation.caches.iter().map(|cache| cache.stats.all.misses).collect();
+        assert_eq!(misses, [3, 3]);
     }
 
     #[test]
