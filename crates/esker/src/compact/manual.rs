@@ -11,8 +11,8 @@ use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, que
 use crate::files::open_table::open_at_pace;
 use crate::observe::CompactionJobInfo;
 use crate::options::{CompactRangeOptions, CompactionOptions};
-use crate::picker::CompactionPlan;
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
+use crate::picker::{CompactionPlan, can_be_asked};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
@@ -140,13 +140,28 @@ pub(crate) fn suggest_compact_range(
     maybe_schedule(engine, &mut state);
 }
 
-/// Marks tables for compaction that gets have searched in vain too often. Queues the family if it
-/// compacts automatically.
-pub(crate) fn compact_hot_files(engine: &Arc<Engine>, family: &ColumnFamily, files: &[FileNumber]) {
+/// Marks tables for compaction in which gets have searched in vain too often, the last one for
+/// `user_key`, and queues the family. Passes over tables that were replaced meanwhile. A table that
+/// no compaction can take now is counted anew: a mark that stays costs each new version a walk over
+/// all files.
+pub(crate) fn compact_hot_files(
+    engine: &Arc<Engine>,
+    family: &ColumnFamily,
+    user_key: &[u8],
+    files: &[(usize, FileNumber)],
+) {
     let oldest_snapshot = engine.oldest_snapshot_at_release();
     let mut state = engine.state.lock();
     let Some(found) = state.family_mut(family.id) else { return };
-    found.suggested.extend(files);
+    for &(level, number) in files {
+        let there = found.version.overlapping(level, Some(user_key), Some(user_key));
+        let Some(file) = there.into_iter().find(|file| file.number == number) else { continue };
+        if !found.options.disable_auto_compactions && can_be_asked(&found.version, level) {
+            found.suggested.insert(number);
+        } else {
+            file.forget_wasted_reads();
+        }
+    }
     queue_if_due(engine, &mut state, family.id, oldest_snapshot);
     maybe_schedule(engine, &mut state);
 }

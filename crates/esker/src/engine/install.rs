@@ -57,7 +57,7 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     // Otherwise the last scan over the old super version would drop all its idle cursors, mostly in
     // the middle of a step.
     drop(old.idle.take_all());
-    if !family_state.suggested.is_empty() {
+    if !family_state.suggested.is_empty() && !Arc::ptr_eq(&old.version, &family_state.version) {
         let live: BTreeSet<_> = family_state.version.all_files().map(|(_, file)| file.number).collect();
         family_state.suggested.retain(|number| live.contains(number));
     }

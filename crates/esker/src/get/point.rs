@@ -186,7 +186,7 @@ impl DbInner {
         let guard = epoch::pin();
         let options = &read.cf.super_version.load(&guard).options;
         let threshold = match options.compaction_style {
-            CompactionStyle::Fifo => 0.0,
+            CompactionStyle::Fifo | CompactionStyle::None => 0.0,
             _ => options.read_triggered_compaction_threshold,
         };
         drop(guard);
@@ -195,7 +195,7 @@ impl DbInner {
         self.find_seeing(read, key, Sampled { rows, sample: &sample }, settle)?;
         let hot = sample.into_hot();
         if !hot.is_empty() {
-            compact_hot_files(&self.engine, read.cf, &hot);
+            compact_hot_files(&self.engine, read.cf, key, &hot);
         }
         Ok(())
     }

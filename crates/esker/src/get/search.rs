@@ -17,8 +17,9 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::{TableRef, open_for, opened_file};
 use crate::files::{NewRow, RowCache};
 use crate::options::{ReadOptions, ReadTier};
+use crate::picker::can_be_asked;
 use crate::snapshot::{OwnNumbers, UnseenSections};
-use crate::version::{Candidates, FileMeta};
+use crate::version::{Candidates, FileMeta, Version};
 use esker_base::perf_context::{PerfLevel, perf_level};
 use esker_base::rng::split_mix;
 use esker_base::stats::{Statistics, Ticker};
@@ -220,13 +221,16 @@ pub(crate) fn is_sampled() -> bool {
     })
 }
 
+/// The level of a table, and its number.
+pub(crate) type HotFile = (usize, FileNumber);
+
 /// Finds tables that gets search in vain too often.
 #[derive(Debug)]
 pub(crate) struct ReadSample {
     /// The family's `read_triggered_compaction_threshold`.
     threshold: f64,
-    /// Tables that have just passed the threshold.
-    hot: RefCell<SmallVec<[FileNumber; 2]>>,
+    /// Tables that have just passed the threshold, and their levels.
+    hot: RefCell<SmallVec<[HotFile; 2]>>,
 }
 
 impl ReadSample {
@@ -234,15 +238,16 @@ impl ReadSample {
         ReadSample { threshold, hot: RefCell::default() }
     }
 
-    /// Takes a look at a table that gave no value.
-    fn found_no_value_in(&self, file: &FileMeta) {
-        if file.add_wasted_reads(READS_PER_SAMPLE, self.threshold) {
-            self.hot.borrow_mut().push(file.number);
+    /// Takes a look at a table that gave no value. Tables that no compaction could take are not
+    /// counted.
+    fn found_no_value_in(&self, file: &FileMeta, (version, level): (&Version, usize)) {
+        if can_be_asked(version, level) && file.add_wasted_reads(READS_PER_SAMPLE, self.threshold) {
+            self.hot.borrow_mut().push((level, file.number));
         }
     }
 
     /// The tables to compact.
-    pub(crate) fn into_hot(self) -> SmallVec<[FileNumber; 2]> {
+    pub(crate) fn into_hot(self) -> SmallVec<[HotFile; 2]> {
         self.hot.into_inner()
     }
 }
@@ -511,7 +516,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         if let Some(sample) = self.seen.sample()
             && self.saver.found_no_value()
         {
-            sample.found_no_value_in(file);
+            sample.found_no_value_in(file, (&self.super_version.version, level));
         }
         step
     }

@@ -34,17 +34,30 @@ pub(super) fn for_compaction<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
 ) -> impl Iterator<Item = Marked> + 'a {
-    let last =
-        (0..=version.max_output_level()).rev().find(|level| version.num_files(*level) > 0).unwrap_or(0);
     let suggested = context.suggested;
+    let last = last_with_files(version);
     select(
         version,
         context,
-        // If level 0 is the last level with files, its files can still move to the base level.
-        move |level, l| (level < last || level == 0) && !(l.marked().is_empty() && suggested.is_empty()),
+        move |level, l| is_asked_in(level, last) && !(l.marked().is_empty() && suggested.is_empty()),
         move |f| f.marked_for_compaction || suggested.contains(&f.number),
     )
     .filter(|(level, file)| !stays_above(version, context, *level, file))
+}
+
+/// The last level with files, but for a reserved one.
+fn last_with_files(version: &Version) -> usize {
+    (0..=version.max_output_level()).rev().find(|level| version.num_files(*level) > 0).unwrap_or(0)
+}
+
+/// If level 0 is the last level with files, its files can still move to the base level.
+fn is_asked_in(level: usize, last: usize) -> bool {
+    level < last || level == 0
+}
+
+/// Whether the files of a level can be compacted on request.
+pub(crate) fn can_be_asked(version: &Version, level: usize) -> bool {
+    is_asked_in(level, last_with_files(version))
 }
 
 /// The reason for a compaction of a file of [`for_compaction`].

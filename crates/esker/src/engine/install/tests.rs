@@ -147,6 +147,38 @@ fn no_thread_walks_over_files_under_the_db_mutex() {
     }
 }
 
+/// Each new version walks over all files while one of them is marked. So no mark may stay.
+#[test]
+fn gets_mark_no_table_that_no_compaction_could_take() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.read_triggered_compaction_threshold = 0.001;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let write = || {
+        ["a", "z"].iter().for_each(|key| db.put(key, "value").unwrap());
+        db.flush().unwrap();
+    };
+    let get_often = || (0..12_000).for_each(|_| assert_eq!(db.get("m").unwrap(), None));
+    let marked = || db.engine().state.lock().family_mut(FAMILY).unwrap().suggested.len();
+    let level0 = || db.property("rocksdb.num-files-at-level0").unwrap();
+    write();
+    db.compact_range(None, None).unwrap();
+    get_often();
+    assert_eq!(marked(), 0, "a table of the last level");
+
+    db.set_options(&family, &[("disable_auto_compactions", "true")]).unwrap();
+    write();
+    get_often();
+    assert_eq!((marked(), level0().as_str()), (0, "1"), "without automatic compactions");
+    db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
+    get_often();
+    db.wait_for_background_work().unwrap();
+    assert_eq!((marked(), level0().as_str()), (0, "0"));
+    db.close().unwrap();
+}
+
 /// An entry hides nothing yet if its sequence number is newer than that of every reader, present or
 /// next.
 #[test]
