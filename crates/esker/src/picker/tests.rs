@@ -297,12 +297,15 @@ impl Bench {
     /// one plan.
     fn pick(&mut self, case: &Case) -> String {
         let mut out = String::new();
-        let suggested: BTreeSet<FileNumber> = case
-            .arg("suggested")
-            .unwrap_or_default()
-            .iter()
-            .map(|n| FileNumber(n.parse().unwrap()))
-            .collect();
+        let numbers = |name: &str| {
+            let numbers = case.arg(name).unwrap_or_default().iter();
+            numbers.map(|n| FileNumber(n.parse().unwrap())).collect::<BTreeSet<_>>()
+        };
+        let (mut suggested, mut hot) = (numbers("suggested"), numbers("hot"));
+        for (_, file) in self.version.all_files().filter(|(_, file)| hot.contains(&file.number)) {
+            assert!(file.add_wasted_reads(1, 0.0), "{}", case.place);
+        }
+        suggested.append(&mut hot);
         loop {
             let context = PickContext {
                 options: &self.options,

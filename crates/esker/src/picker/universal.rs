@@ -6,18 +6,20 @@
 //! A *sorted run* is a file of level 0 or all files of a deeper level. Runs are ordered from the
 //! newest to the oldest. From `level0_file_num_compaction_trigger` runs on, the reasons are tried
 //! in this order: files due for a periodic rewrite; all newer runs together are too large in
-//! relation to the oldest; neighbours of similar size; too many runs; enough runs to stop writers.
+//! relation to the oldest; neighbours of similar size; too many runs; enough runs to stop writers;
+//! garbage; files that gets search in vain.
 //!
 //! Invariants
-//!  1. A plan takes whole runs: all from its first to its last, so that runs stay ordered by age.
-//!     With `incremental` a plan for size amplification may take parts of them (`incremental.rs`).
+//!  1. A plan takes whole runs: all from its first to its last, so that runs stay ordered by age. A
+//!     plan for reads may take parts of two neighbours. With `incremental`, so may a plan for size
+//!     amplification (`incremental.rs`).
 //!  2. The result goes as deep as possible: just above the next older run, or into the last level
 //!     that is not reserved ([`Version::max_output_level`]).
 
 use super::garbage;
 use super::incremental;
-use super::inputs::is_written_into;
-use super::marked;
+use super::inputs::{idle_clean_cut, is_written_into, with_output_level};
+use super::marked::{self, Marked};
 use super::plan::{Draft, are_in_path};
 use super::proximal::stays_above;
 use super::score::{LevelSizes, Weigher};
@@ -36,6 +38,13 @@ struct Run {
     /// The run's bytes, with deletions weighted by the bytes that they will free.
     compensated: u64,
     is_busy: bool,
+}
+
+impl Run {
+    /// Whether the file of this level is in the run.
+    fn holds(&self, version: &Version, (level, file): &Marked) -> bool {
+        *level == self.level && (self.level > 0 || version.files(0)[self.index].number == file.number)
+    }
 }
 
 /// The inputs of a pick.
@@ -73,20 +82,23 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
     let picker = Picker { version, context, runs: runs(version, context) };
     let trigger = context.options.level0_file_num_compaction_trigger;
     let is_due = picker.runs.len() >= trigger;
-    let periodic = || {
-        let due: Vec<_> = marked::periodic(version, context).collect();
-        let asked: Vec<_> = marked::for_compaction(version, context).collect();
-        if due.is_empty() && asked.is_empty() { None } else { picker.all_from_the_oldest(&due, &asked) }
-    };
     if !needs_compaction(version, context) {
         return None;
     }
+    let is_hot = |(_, file): &Marked| marked::reason_of(file) == CompactionReason::ReadTriggered;
+    let (hot, asked): (Vec<_>, Vec<_>) = marked::for_compaction(version, context).partition(is_hot);
+    let periodic = || {
+        let due: Vec<_> = marked::periodic(version, context).collect();
+        let is_any = !due.is_empty() || !asked.is_empty();
+        is_any.then(|| picker.all_from_the_oldest(&due)).flatten()
+    };
     periodic()
         .or_else(|| is_due.then(|| picker.size_amplification()).flatten())
         .or_else(|| is_due.then(|| picker.similar_neighbours()).flatten())
         .or_else(|| is_due.then(|| picker.too_many_runs()).flatten())
         .or_else(|| picker.runs_that_stop_writers())
         .or_else(|| garbage::is_much(version, context).then(|| picker.garbage()).flatten())
+        .or_else(|| hot.iter().find_map(|file| picker.searched_in_vain(file)))
 }
 
 /// Plans a compaction of all runs into the last level, for `compact_range`; `None` if there are no
@@ -135,13 +147,9 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
 }
 
 impl Picker<'_> {
-    /// Plans a compaction from the newest idle run to the oldest, because some of their files are
-    /// old, were suggested or are due by their reads.
-    fn all_from_the_oldest(
-        &self,
-        due: &[(usize, Arc<FileMeta>)],
-        asked: &[(usize, Arc<FileMeta>)],
-    ) -> Option<CompactionPlan> {
+    /// Plans a compaction from the newest idle run to the oldest, because the `due` files are old;
+    /// without any, because others were suggested.
+    fn all_from_the_oldest(&self, due: &[Marked]) -> Option<CompactionPlan> {
         let end = self.runs.len();
         let idle = self.runs.iter().rev().take_while(|r| !r.is_busy).count();
         let start = end - idle;
@@ -150,19 +158,34 @@ impl Picker<'_> {
         }
         if idle == 1 {
             // The oldest run alone is rewritten only if it is due itself.
-            let run = &self.runs[start];
-            let is_in_it = |(level, f): &(usize, Arc<FileMeta>)| {
-                *level == run.level && (run.level > 0 || self.version.files(0)[run.index].number == f.number)
-            };
-            if !due.iter().any(is_in_it) {
+            if !due.iter().any(|file| self.runs[start].holds(self.version, file)) {
                 return None;
             }
         }
-        let reason = match asked.first() {
-            Some((_, file)) if due.is_empty() => marked::reason_of(file),
-            _ => CompactionReason::PeriodicCompaction,
+        let reason = match due.is_empty() {
+            true => CompactionReason::FilesMarkedForCompaction,
+            false => CompactionReason::PeriodicCompaction,
         };
         self.plan(start..end, reason, true)
+    }
+
+    /// Plans a compaction of a file that gets have searched in vain with the next older run. Reads
+    /// cause it, perhaps again and again, so it costs no more than these two: from a level below 0
+    /// it takes the file, and what it overlaps in the next run.
+    fn searched_in_vain(&self, file: &Marked) -> Option<CompactionPlan> {
+        let (version, running) = (self.version, self.context.running);
+        let run = self.runs.iter().position(|run| run.holds(version, file))?;
+        let older = self.runs.get(run + 1).filter(|older| !older.is_busy && !self.runs[run].is_busy)?;
+        let reason = CompactionReason::ReadTriggered;
+        let (level, file) = file;
+        if *level == 0 {
+            return self.plan(run..run + 2, reason, true);
+        }
+        let start = LevelFiles { level: *level, files: vec![Arc::clone(file)] };
+        let start = idle_clean_cut(version, start, running)?;
+        let most = self.context.options.max_compaction_bytes();
+        let (start, output) = with_output_level(version, running, start, older.level, most, false)?;
+        self.plan_of(vec![start, output], older.level, reason, true, false, None)
     }
 
     /// Plans a compaction of all runs, if much of them can be dropped.
