@@ -14,12 +14,15 @@ use super::Db;
 use super::catch_up::catch_up;
 use super::descriptor::ColumnFamilyDescriptor;
 use crate::engine::{Engine, Refresh};
-use crate::files::OnDemandFileSystem;
+use crate::files::{OnDemandFileSystem, is_data_file};
 use crate::options::{DbOptions, Options};
 use crate::schedule::Job;
-use esker_base::Result;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
+use esker_base::{FileNumber, Result};
+use esker_env::FileSystem;
+use esker_format::file_name::parse_file_name;
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,16 +103,34 @@ impl Db {
         let fs = &options.env.fs;
         let own = fs.absolute_path(path.as_ref())?;
         let leader = fs.absolute_path(leader_path.as_ref())?;
-        let on_demand =
+        let (on_demand, lock) =
             OnDemandFileSystem::take(fs.clone(), (own.clone(), leader), options.create_if_missing)?;
         let mut options = options.clone();
         options.env.fs = Arc::new(on_demand);
         let db = Db::open_following(&options, &own, &own, families)?;
         let engine = db.engine();
+        // A close releases it, also if iterators or handles stay.
+        *engine.lock.lock() = Some(lock);
+        delete_other_links(engine, fs.as_ref())?;
         esker_base::info_log!(engine.info_log, Info, "Opening the db in follower mode");
         begin_to_refresh(engine);
         Ok(db)
     }
+}
+
+/// Deletes links to files that the opened versions do not name. An attempt to open that the
+/// leader's changes have disturbed leaves some. `fs` is the file system of the links.
+fn delete_other_links(engine: &Engine, fs: &dyn FileSystem) -> Result<()> {
+    let manifest = engine.manifest.lock();
+    let live: HashSet<FileNumber> =
+        manifest.families().flat_map(|family| family.current().live_files()).collect();
+    drop(manifest);
+    for name in fs.children(&engine.path)?.iter().filter(|name| is_data_file(name)) {
+        if parse_file_name(name).is_some_and(|(_, number)| !live.contains(&number)) {
+            fs.delete_file(&engine.path.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn begin_to_refresh(engine: &Arc<Engine>) {

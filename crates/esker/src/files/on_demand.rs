@@ -10,7 +10,7 @@
 //!  2. The follower's directory holds links, the LOG, `LOCK` and [`LEADER`], and no other file of a
 //!     database. A link is deleted only in a directory with [`LEADER`]: elsewhere a table may be
 //!     the only copy of its entries.
-//!  3. `LOCK` is held as long as this file system lives: two followers need two directories.
+//!  3. The follower holds `LOCK` until it is closed: two followers need two directories.
 
 use super::directories::{is_data_file, names_if_there};
 use esker_base::sync::Arc;
@@ -28,7 +28,6 @@ pub(crate) struct OnDemandFileSystem {
     inner: Arc<dyn FileSystem>,
     leader: PathBuf,
     own: PathBuf,
-    _lock: Box<dyn FileLock>,
 }
 
 impl fmt::Debug for OnDemandFileSystem {
@@ -48,8 +47,9 @@ enum Place {
 }
 
 impl OnDemandFileSystem {
-    /// Takes `own` as the directory of a follower of the database in `leader`. Deletes the links
-    /// of an earlier follower there: the leader's numbers may mean other files now.
+    /// Takes `own` as the directory of a follower of the database in `leader`, for as long as the
+    /// caller keeps the lock. Deletes the links of an earlier follower there: the leader's numbers
+    /// may mean other files now.
     /// # Errors
     /// `InvalidArgument`: the directories are not apart; `own` is missing, or holds a database or
     /// tables of one · `IoError`, retryable, if another follower has the directory · `IoError`.
@@ -57,7 +57,7 @@ impl OnDemandFileSystem {
         inner: Arc<dyn FileSystem>,
         (own, leader): (PathBuf, PathBuf),
         create_if_missing: bool,
-    ) -> Result<OnDemandFileSystem> {
+    ) -> Result<(OnDemandFileSystem, Box<dyn FileLock>)> {
         let refused = |what: &str| Error::invalid_argument(what).at(own.display());
         if own.starts_with(&leader) || leader.starts_with(&own) {
             return Err(refused("a follower needs a directory apart from its leader's"));
@@ -89,7 +89,7 @@ impl OnDemandFileSystem {
         for name in names_if_there(&*inner, &own)?.iter().filter(|name| is_data_file(name)) {
             inner.delete_file(&own.join(name))?;
         }
-        Ok(OnDemandFileSystem { inner, leader, own, _lock: lock })
+        Ok((OnDemandFileSystem { inner, leader, own }, lock))
     }
 
     fn place(&self, path: &Path) -> Place {

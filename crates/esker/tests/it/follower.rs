@@ -262,6 +262,52 @@ fn a_follower_needs_a_directory_of_its_own() {
 }
 
 #[test]
+fn a_closed_follower_leaves_its_directory_to_the_next_one() {
+    let fs = Arc::new(MemFs::new());
+    let leader = leader(&fs);
+    leader.put("key", "1").unwrap();
+    leader.flush().unwrap();
+    let follower = follow(&on_request(&fs)).unwrap();
+    let (family, snapshot) = (follower.default_column_family(), follower.snapshot());
+    let iter = follower.iter().unwrap();
+    follower.close().unwrap();
+    let next = follow(&on_request(&fs)).unwrap();
+    assert_eq!(all(&next), all(&leader));
+    drop((family, snapshot, iter, follower));
+    follow(&on_request(&fs)).unwrap_err();
+}
+
+#[test]
+fn an_opening_that_began_again_leaves_no_links_to_files_of_before() {
+    let fs = Arc::new(MemFs::new());
+    let leader = Arc::new(leader(&fs));
+    for round in 0..3 {
+        leader.put("key", round.to_string()).unwrap();
+        leader.flush().unwrap();
+    }
+    leader.put("key", "in the WAL").unwrap();
+    let faults = Arc::new(FaultFs::new(fs.clone()));
+    let is_wal = |path: &Path| path.extension().is_some_and(|end| end == "log");
+    // The first attempt fails behind the tables; the leader replaces these before the second one.
+    faults.add_rule(FaultRule::fail(&[OpKind::Open]).on(is_wal).error_kind(ErrorKind::Corruption));
+    let (of_hook, in_hook, has_begun) = (leader.clone(), fs.clone(), Mutex::new(false));
+    faults.on_op(move |op| {
+        if op.kind == OpKind::Open
+            && is_wal(&op.path)
+            && !std::mem::replace(&mut *has_begun.lock().unwrap(), true)
+        {
+            assert_eq!(data_files(&*in_hook, OWN).len(), 3);
+            of_hook.compact_range(None, None).unwrap();
+            until("the inputs are deleted", || data_files(&*in_hook, LEADER).len() == 1);
+        }
+    });
+    let follower = follow(&on_request(&faults)).unwrap();
+    assert_eq!(faults.fault_count(), 1);
+    assert_eq!(data_files(&*fs, OWN), data_files(&*fs, LEADER));
+    assert_eq!(all(&follower), all(&leader));
+}
+
+#[test]
 fn a_follower_of_a_leader_on_the_disk_links_and_keeps_a_log_of_its_own() {
     let dir = TempDir::new("follower");
     let leader = Db::open_default(dir.join("leader")).unwrap();
