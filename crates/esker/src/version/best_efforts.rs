@@ -10,7 +10,8 @@
 //!  1. Each family gets the files that it had after one of its edits. From level 0 only the newest
 //!     files may be missing: they are left out, and the family is as it was before them.
 //!  2. Edits that several families logged together change the files of all of them, or of none.
-//!  3. Numbers of all edits count, also of those whose files are left out: no number comes twice.
+//!  3. Files of families that are not opened do not matter. Only readers leave families out.
+//!  4. Numbers of all edits count, also of those whose files are left out: no number comes twice.
 
 use super::beside_owner::OwnersProgress;
 use super::blob_meta::{self, BlobFiles, blob_file_size};
@@ -277,8 +278,9 @@ impl Scan<'_> {
     }
 
     fn add_family(&mut self, id: ColumnFamilyId, name: &str) {
-        let paths = self.families.iter().find(|f| f.name == name).and_then(|f| f.paths.clone());
-        let paths = paths.unwrap_or_else(|| FilePaths::one(&self.files.options.dir));
+        let dir = &self.files.options.dir;
+        let paths = self.families.iter().find(|f| f.name == name);
+        let paths = paths.map(|f| f.paths.clone().unwrap_or_else(|| FilePaths::one(dir)));
         self.states.insert(id, FamilyState::new(name, paths));
     }
 
@@ -350,7 +352,8 @@ fn changes_files(edit: &VersionEdit) -> bool {
 /// The files of a family after some of its edits.
 struct FamilyState {
     name: String,
-    paths: FilePaths,
+    /// `None`: the family is not opened, and its files count as present.
+    paths: Option<FilePaths>,
     tables: HashMap<FileNumber, (usize, FileMetaData)>,
     /// For each table, the newest flushed table of which it has entries, if edits say so.
     newest: HashMap<FileNumber, Option<FileNumber>>,
@@ -364,7 +367,7 @@ struct FamilyState {
 }
 
 impl FamilyState {
-    fn new(name: &str, paths: FilePaths) -> FamilyState {
+    fn new(name: &str, paths: Option<FilePaths>) -> FamilyState {
         FamilyState {
             name: name.to_owned(),
             paths,
@@ -381,8 +384,9 @@ impl FamilyState {
     fn apply(&mut self, edit: &VersionEdit, files: &mut Files<'_>) -> Result<()> {
         for addition in &edit.blob_file_additions {
             blob_meta::add(&mut self.blobs, addition)?;
-            let path = self.paths.blob(addition.number);
-            if !files.has_blob_file(&path, blob_file_size(addition))? {
+            if let Some(paths) = &self.paths
+                && !files.has_blob_file(&paths.blob(addition.number), blob_file_size(addition))?
+            {
                 self.missing_blobs.insert(addition.number);
             }
         }
@@ -403,7 +407,9 @@ impl FamilyState {
             };
             self.newest.insert(table.number, newest);
             self.tables.insert(table.number, (*level, table.clone()));
-            if !files.has_table(table, &self.paths)? {
+            if let Some(paths) = &self.paths
+                && !files.has_table(table, paths)?
+            {
                 self.missing.insert(table.number);
             }
         }

@@ -316,6 +316,41 @@ fn an_open_for_reading_shows_the_newest_whole_state_and_changes_nothing() {
 }
 
 #[test]
+fn an_open_for_reading_needs_no_files_of_families_that_it_does_not_name() {
+    for is_elsewhere in [false, true] {
+        let fs = Arc::new(MemFs::new());
+        let mut other = options(&fs).cf;
+        if is_elsewhere {
+            other.cf_paths = vec![esker::options::DbPath::new("/elsewhere", 1 << 30)];
+        }
+        let mut both = options(&fs).db;
+        both.atomic_flush = true;
+        let families = [("default", options(&fs).cf), ("other", other)];
+        let db = Db::open_cf(&both, "/db", families).unwrap();
+        let handles = FAMILIES.map(|name| db.column_family(name).unwrap());
+        for family in &handles {
+            db.put_cf(family, "flushed", "1").unwrap();
+        }
+        db.flush_opt(&FlushOptions::default(), &[&handles[0], &handles[1]]).unwrap();
+        db.put("only in the WAL", "1").unwrap();
+        db.close().unwrap();
+        drop((db, handles));
+        if !is_elsewhere {
+            let is_of_other = |path: &PathBuf| {
+                let reader = SstFileReader::open(&options(&fs), path).unwrap();
+                reader.table_properties().column_family_name == "other"
+            };
+            let table = files(&*fs, "/db", ".sst").into_iter().find(is_of_other).unwrap();
+            fs.delete_file(&table).unwrap();
+        }
+        let reader = Db::open_for_read_only(&best(&fs), "/db").unwrap();
+        for key in ["flushed", "only in the WAL"] {
+            assert_eq!(reader.get(key).unwrap().as_deref(), Some(&b"1"[..]), "{key}, {is_elsewhere}");
+        }
+    }
+}
+
+#[test]
 fn an_open_for_reading_beside_the_owner_takes_no_deleted_table_for_a_loss() {
     let fs = Arc::new(MemFs::new());
     let db = open(&options(&fs)).unwrap();

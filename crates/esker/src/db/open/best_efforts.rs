@@ -6,7 +6,8 @@
 //!  2. If files are missing, no WAL is replayed, now or later: its writes may be newer than lost
 //!     ones. WALs, tables and blob files that the state does not have go to `lost` before CURRENT
 //!     changes. After a crash in between, the next recovery finds the same state.
-//!  3. An open for reading only shows the same state, and writes nothing.
+//!  3. An open for reading only shows the same state of the families that it names, and writes
+//!     nothing.
 
 use super::{Opening, family_not_found};
 use crate::files::{is_data_file, move_to_lost, names_if_there};
