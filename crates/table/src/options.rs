@@ -169,7 +169,9 @@ pub struct BlockBasedTableOptions {
     pub uniform_cv_threshold: f64,
     /// Accepted without effect: bytes read in vain are not counted.
     pub read_amp_bytes_per_bit: u32,
-    /// Accepted without effect: filters are not checked while they are built.
+    /// Whether each new filter is asked for all its keys before it is written. A table whose
+    /// filter lacks one, by a fault of memory or processor, fails with `Corruption`. Costs a probe
+    /// for each key. Default false.
     pub detect_filter_construct_corruption: bool,
     /// Accepted without effect: no table has an index by user code.
     pub fail_if_no_udi_on_open: bool,

@@ -533,7 +533,9 @@ impl TableBuilder {
         if table.format_version >= 8 {
             top = top.in_format_8(setup::stores_index_key_prefixes(&self.options));
         }
-        match filter.finish(&mut self.index) {
+        let finished = filter.finish(&mut self.index);
+        filter.status()?;
+        match finished {
             FinishedFilter::Full(contents) => {
                 self.properties.filter_size = contents.len() as u64;
                 let for_cache = self.warmer.as_ref().map(|_| contents.clone());

@@ -7,7 +7,8 @@
 //!  1. As in RocksDB, a hash is dropped only if it equals the one before it: repetitions of a
 //!     prefix are neighbours. Dropping affects only the size, but the size must be RocksDB's.
 
-use super::{fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
+use super::{Layout, fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
+use esker_base::{Error, Result};
 
 /// The kind of filter to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +76,10 @@ pub struct FilterBitsBuilder {
     kind: FilterKind,
     /// RocksDB's `optimize_filters_for_memory`.
     fill_memory: bool,
+    /// RocksDB's `detect_filter_construct_corruption`.
+    checks: bool,
+    /// A finished filter lacks a key that was added.
+    is_corrupt: bool,
     collected: Collected,
 }
 
@@ -85,7 +90,22 @@ impl FilterBitsBuilder {
             FilterKind::LegacyBloom { .. } => Collected::Legacy(Hashes::new()),
             _ => Collected::Wide(Hashes::new()),
         };
-        FilterBitsBuilder { kind, fill_memory: false, collected }
+        FilterBitsBuilder { kind, fill_memory: false, checks: false, is_corrupt: false, collected }
+    }
+
+    /// Sets whether each finished filter is asked for all its keys
+    /// (`detect_filter_construct_corruption`): see [`Self::status`]. Off by default.
+    #[must_use]
+    pub fn check(mut self, on: bool) -> FilterBitsBuilder {
+        self.checks = on;
+        self
+    }
+
+    /// Whether all finished filters were found to be right.
+    /// # Errors
+    /// `Corruption`: a filter lacks a key that was added, by a fault of memory or processor.
+    pub fn status(&self) -> Result<()> {
+        if self.is_corrupt { Err(Error::corruption("Corrupted filter content")) } else { Ok(()) }
     }
 
     /// Sets whether Bloom filters use all the memory that the allocator gives them
@@ -162,11 +182,36 @@ impl FilterBitsBuilder {
 
     /// The filter; empty if nothing was added. Empties the builder.
     pub fn finish(&mut self) -> Vec<u8> {
-        let next = FilterBitsBuilder::new(self.kind).fill_memory(self.fill_memory);
-        let done = std::mem::replace(self, next);
-        match (done.kind, done.collected) {
+        let contents = self.build();
+        self.is_corrupt |= self.checks && !self.has_all(&contents);
+        match &mut self.collected {
+            Collected::Wide(hashes) => *hashes = Hashes::new(),
+            Collected::Legacy(hashes) => *hashes = Hashes::new(),
+        }
+        contents
+    }
+
+    /// Whether a filter with these contents has all hashes.
+    fn has_all(&self, contents: &[u8]) -> bool {
+        match (Layout::parse(contents), &self.collected) {
+            (Layout::FastLocalBloom(l), Collected::Wide(h)) => {
+                h.entries.iter().all(|hash| l.may_match(contents, *hash))
+            }
+            (Layout::Ribbon(l), Collected::Wide(h)) => {
+                h.entries.iter().all(|hash| l.may_match(contents, *hash))
+            }
+            (Layout::LegacyBloom(l), Collected::Legacy(h)) => {
+                h.entries.iter().all(|hash| l.may_match(contents, *hash))
+            }
+            (Layout::MatchesEverything, _) => true,
+            _ => self.num_entries() == 0,
+        }
+    }
+
+    fn build(&self) -> Vec<u8> {
+        match (self.kind, &self.collected) {
             (FilterKind::FastLocalBloom { millibits_per_key }, Collected::Wide(hashes)) => {
-                if done.fill_memory {
+                if self.fill_memory {
                     fast_local_bloom::build_filling_memory(&hashes.entries, millibits_per_key)
                 } else {
                     fast_local_bloom::build(&hashes.entries, millibits_per_key)

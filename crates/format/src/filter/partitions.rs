@@ -11,7 +11,7 @@
 
 use super::FilterBitsBuilder;
 use crate::key;
-use esker_base::{SequenceNumber, ValueType};
+use esker_base::{Result, SequenceNumber, ValueType};
 
 /// Largest size in bytes that is tried. Beyond it a partition gets one key for each byte.
 const MOST_TRIED_BYTES: usize = 100_000;
@@ -138,6 +138,13 @@ impl PartitionedFilterBuilder {
         let contents = self.bits.finish();
         self.bytes_in_partitions += contents.len();
         self.partitions.push(FilterPartition { separator, contents });
+    }
+
+    /// Whether all finished parts were found to be right.
+    /// # Errors
+    /// As of [`FilterBitsBuilder::status`].
+    pub fn status(&self) -> Result<()> {
+        self.bits.status()
     }
 
     /// Entries of all parts.

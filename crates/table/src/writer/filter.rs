@@ -2,6 +2,7 @@
 
 use super::index::TableIndex;
 use crate::options::TableBuilderOptions;
+use esker_base::Result;
 use esker_base::prefix::SliceTransformRef;
 use esker_format::filter::{FilterBitsBuilder, FilterBuildingContext, PartitionedFilterBuilder};
 use esker_format::index_entry::PartitionedIndexBuilder;
@@ -36,7 +37,10 @@ impl TableFilterBuilder {
         };
         let has_keys = table.whole_key_filtering || options.prefix_extractor.is_some();
         let policy = table.filter_policy.filter(|_| has_keys && !options.skip_filters)?;
-        let bits = policy.builder(&context)?.fill_memory(table.optimize_filters_for_memory);
+        let bits = policy
+            .builder(&context)?
+            .fill_memory(table.optimize_filters_for_memory)
+            .check(table.detect_filter_construct_corruption);
         let prefixes = options.prefix_extractor.clone();
         let is_partitioned = table.partition_filters && table.index_type == IndexType::TwoLevel;
         let bits = if is_partitioned {
@@ -90,6 +94,16 @@ impl TableFilterBuilder {
         match &self.bits {
             Bits::Full(filter) => filter.estimated_bytes(),
             Bits::Partitioned { filter, .. } => filter.estimated_bytes(),
+        }
+    }
+
+    /// Whether all finished filters were found to be right.
+    /// # Errors
+    /// `Corruption`, with `detect_filter_construct_corruption`: a filter lacks a key.
+    pub(super) fn status(&self) -> Result<()> {
+        match &self.bits {
+            Bits::Full(filter) => filter.status(),
+            Bits::Partitioned { filter, .. } => filter.status(),
         }
     }
 

@@ -39,6 +39,34 @@ fn every_kind_gives_the_filter_of_rocksdb() {
 }
 
 #[test]
+fn a_checked_filter_that_lacks_a_key_is_corrupt() {
+    for kind in [BLOOM, LEGACY, RIBBON] {
+        let built = |checks| {
+            let mut builder = FilterBitsBuilder::new(kind).check(checks);
+            (0..2000).for_each(|i| builder.add_key(&golden_key(i)));
+            builder
+        };
+        let mut checked = built(true);
+        let contents = checked.finish();
+        assert_eq!(contents, built(false).finish(), "{kind:?}");
+        checked.add_key(b"one more");
+        checked.finish();
+        assert!(checked.finish().is_empty() && checked.status().is_ok(), "{kind:?}");
+        // A fault of the memory clears a byte.
+        let mut wrong = contents.clone();
+        let full = wrong.iter().position(|byte| *byte == u8::MAX || byte.count_ones() > 4).unwrap();
+        wrong[full] = 0;
+        assert!(built(true).has_all(&contents) && !built(true).has_all(&wrong), "{kind:?}");
+        assert!(!built(true).has_all(b""), "{kind:?}: nothing matches");
+    }
+    let mut damaged = FilterBitsBuilder::new(BLOOM).check(true);
+    damaged.is_corrupt = true;
+    damaged.add_key(b"key");
+    damaged.finish();
+    assert!(damaged.status().unwrap_err().message().contains("filter"), "the state stays");
+}
+
+#[test]
 fn repetitions_among_neighbours_are_dropped() {
     let entries = |pairs: &[(&str, &str)]| {
         let mut builder = FilterBitsBuilder::new(BLOOM);
