@@ -11,7 +11,8 @@
 
 use super::file_checksum::{PendingChecksum, checksummed};
 use super::table_output::{OutputContext, TableOutput, create_paced, type_of};
-use crate::observe::{BlobFileCreationBriefInfo, BlobFileCreationInfo, Event};
+use crate::observe::{BlobFileCreationBriefInfo, BlobFileCreationInfo, Event, TableFileCreationReason};
+use crate::options::PrepopulateBlobCache;
 use esker_base::stats::{Histogram, Ticker, record_tick};
 use esker_base::{Error, FileNumber, Result, ValueType};
 use esker_env::StopWatch;
@@ -26,6 +27,8 @@ pub(crate) struct BlobOutput<'a> {
     new_number: Box<dyn Fn() -> FileNumber + 'a>,
     /// Values of at least this many bytes go into blob files; `None`: no values.
     min_bytes: Option<u64>,
+    /// Values go into the blob cache too: `prepopulate_blob_cache`.
+    warms: bool,
     current: Option<BlobFileBuilder>,
     /// The checksum of the current file, if there is a `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
@@ -52,6 +55,8 @@ impl<'a> BlobOutput<'a> {
         let starts_here = usize::try_from(options.blob_file_starting_level).is_ok_and(|first| level >= first);
         BlobOutput {
             min_bytes: (options.enable_blob_files && starts_here).then_some(options.min_blob_size),
+            warms: options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly
+                && context.reason() == TableFileCreationReason::Flush,
             context,
             new_number: Box::new(new_number),
             current: None,
@@ -96,6 +101,9 @@ impl<'a> BlobOutput<'a> {
         let builder = self.current.as_mut().expect("the builder was made above");
         let user_key = key::user_key(internal_key);
         let location = builder.add(user_key, value)?;
+        if self.warms {
+            self.context.tables.blobs().prepopulate(&location, value);
+        }
         self.index.clear();
         BlobIndex::Blob(location).append_to(&mut self.index);
         self.key.clear();

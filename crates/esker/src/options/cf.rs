@@ -465,10 +465,10 @@ option_struct! {
         blob_file_writable_file_max_buffer_size: u64 = 0, mutable;
         /// Accepted without effect: compactions choose how far they read ahead. Default 0. Mutable.
         blob_compaction_readahead_size: u64 = 0, mutable;
-        /// Accepted without effect: values get into the cache when they are read. Default
-        /// `Disable`. Mutable.
+        /// Whether flushes put the values that they write into blob files into `blob_cache` too.
+        /// Costs a copy of each such value. Default `Disable`. Mutable.
         prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::default(), mutable;
-        /// Accepted without effect: a table ends with the block that passes its size. Default
+        /// Accepted without effect: filter and index always count towards a table's size. Default
         /// false. Mutable.
         target_file_size_is_upper_bound: bool = false, mutable;
         /// Accepted without effect: the last level is compacted when a snapshot is released.

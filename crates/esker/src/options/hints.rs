@@ -37,7 +37,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// Whether values of new blob files go into the blob cache. Without effect.
+    /// Whether values of new blob files go into the blob cache.
     #[derive(Default)]
     pub enum PrepopulateBlobCache {
         /// Blob values do not go into the cache.

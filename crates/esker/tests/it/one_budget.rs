@@ -5,6 +5,7 @@ use esker::internals::cache::{Cache, CacheOptions, CacheType, Role};
 use esker::internals::env::MemFs;
 use esker::internals::table::BlockCache;
 use esker::options::{CacheEntryRoleOptions, CompressionType, Decision};
+use esker::stats::{Statistics, Ticker};
 use esker::{Db, Env, ErrorKind, FlushOptions, Options, SubCode};
 use std::sync::Arc;
 
@@ -43,6 +44,41 @@ fn wait_for(is_so: impl Fn() -> bool) {
         epoch::collect();
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn flushes_put_values_into_the_blob_cache_if_the_option_says_so() {
+    let (blocks, blobs) = (cache(8 << 20, false), cache(8 << 20, false));
+    let mut options = with_blobs(&blocks, &blobs);
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(Arc::clone(&statistics));
+    options.cf.enable_blob_garbage_collection = true;
+    options.cf.blob_garbage_collection_age_cutoff = 1.0;
+    let db = Db::open(&options, "/db").unwrap();
+    let count = |ticker| statistics.ticker_count(ticker);
+    let write = || {
+        for n in 0..10 {
+            db.put(format!("key{n}"), [n; 200]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    write();
+    assert_eq!(count(Ticker::BlobDbCacheAdd), 0, "kDisable is the default");
+    let family = db.default_column_family();
+    db.set_options(&family, &[("prepopulate_blob_cache", "kFlushOnly")]).unwrap();
+    write();
+    assert_eq!(count(Ticker::BlobDbCacheAdd), 10);
+    assert_eq!(count(Ticker::BlobDbCacheBytesWrite), 2000);
+    for n in 0..10 {
+        assert_eq!(db.get(format!("key{n}")).unwrap().unwrap(), [n; 200]);
+    }
+    assert_eq!((count(Ticker::BlobDbCacheHit), count(Ticker::BlobDbCacheMiss)), (10, 0));
+    // A compaction that moves the values puts none into the cache.
+    db.compact_range(None, None).unwrap();
+    assert_eq!(count(Ticker::BlobDbCacheAdd), 10);
+    db.get("key0").unwrap();
+    assert_eq!(count(Ticker::BlobDbCacheMiss), 1, "the value lies in another file now");
+    db.close().unwrap();
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl BlobSource {
         location: &BlobLocation,
         options: &TableReadOptions,
     ) -> Result<PinnedBytes> {
-        let key = CacheKey::new((self.identity, location.file_number.0), location.offset);
+        let key = self.key_of(location);
         if let Some(cached) = self.cached(&key) {
             return Ok(cached);
         }
@@ -104,6 +104,18 @@ impl BlobSource {
         perf_add!(blob_read_byte, location.size);
         record_tick(&self.options.statistics, Ticker::BlobDbBlobFileBytesRead, location.size);
         Ok(if options.fill_cache { self.keep(key, value) } else { PinnedBytes::from_vec(value) })
+    }
+
+    /// Puts a copy of the value that has just been written at this location into the cache, if
+    /// there is one: `prepopulate_blob_cache`. A full cache may refuse the value.
+    pub fn prepopulate(&self, location: &BlobLocation, value: &[u8]) {
+        if self.options.cache.is_some() {
+            drop(self.keep(self.key_of(location), value.to_vec()));
+        }
+    }
+
+    fn key_of(&self, location: &BlobLocation) -> CacheKey {
+        CacheKey::new((self.identity, location.file_number.0), location.offset)
     }
 
     fn cached(&self, key: &CacheKey) -> Option<PinnedBytes> {
