@@ -31,6 +31,7 @@ use esker_format::block::{BlockCursor, EntryShape};
 use esker_format::filter::FilterProbe;
 use esker_format::handle::BlockHandle;
 use esker_format::key::{self, LookupKey, ParsedInternalKey};
+use esker_format::range_del::FragmentedRangeTombstones;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -107,6 +108,13 @@ pub struct LookupPlan {
     blocks: Vec<Gathered>,
     /// Keys whose lookup stopped between two of their entries.
     alone: Vec<(u32, Missing)>,
+}
+
+impl LookupPlan {
+    /// The range tombstones of the plan's table.
+    pub fn range_dels(&self) -> Option<&Arc<FragmentedRangeTombstones>> {
+        self.reader.range_dels()
+    }
 }
 
 impl std::fmt::Debug for LookupPlan {

@@ -26,7 +26,7 @@ pub(crate) use directories::{
 pub(crate) use file_checksum::{ChecksumReads, FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
 pub(crate) use on_demand::OnDemandFileSystem;
-pub(crate) use row_cache::{NewRow, RowCache};
+pub(crate) use row_cache::{NewRow, Row, RowCache, RowKey};
 pub(crate) use table_output::{
     FinishedTable, NewTable, OutputContext, TableOutput, check_space_limit, type_of,
 };

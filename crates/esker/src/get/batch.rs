@@ -20,8 +20,9 @@ pub(crate) use output::{Output, PinnedOutput};
 use super::answer::Answer;
 use super::multi_get::{multi_get, resume_multi_get};
 use super::point::PointRead;
-use super::search::{PointSearch, ReadContext, SuspendedGet};
+use super::search::{PointSearch, ReadContext, SuspendedGet, ThroughRows};
 use crate::cf::{ColumnFamily, SuperVersion};
+use crate::files::RowCache;
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::snapshot::{Holder, Snapshot};
@@ -110,9 +111,13 @@ impl DbInner {
             TableReadOptions { activity: IoActivity::MultiGet, ..table_read_options(options) };
         let statistics = self.engine.options.statistics.as_deref();
         let files_only = self.reads_files_only(options);
-        let batch =
-            KeyBatch { keys, options, table_options: &table_options, statistics, entities, files_only };
-        if let Some(guard) = self.read_few(&batch, epoch::pin(), output) {
+        // A database with a row cache comes here as if its reads were traced.
+        let rows = if is_traced { self.engine.row_cache.as_ref() } else { None };
+        let table_options = &table_options;
+        let batch = KeyBatch { keys, options, table_options, statistics, entities, files_only, rows };
+        if rows.is_some() {
+            self.read_through_rows(&batch, output);
+        } else if let Some(guard) = self.read_few(&batch, epoch::pin(), output) {
             self.read_many(&batch, guard, output);
         }
         if let Some(statistics) = statistics {
@@ -189,6 +194,22 @@ impl DbInner {
             }
             left.repeat(output);
         }
+    }
+
+    /// Reads a batch of a database with a row cache. Keys that memtables do not settle go through
+    /// the files together, each with a look at its row first.
+    #[cold]
+    fn read_through_rows(self: &Arc<Self>, batch: &KeyBatch<'_, impl Keys>, output: &mut impl Output) {
+        let guard = epoch::pin();
+        let held = self.point(batch.options, batch.keys, &guard).hold();
+        drop(guard);
+        if batch.options.value_size_soft_limit < u64::MAX {
+            return batch.read_up_to_limit(&held, output);
+        }
+        let mut left = Left::default();
+        batch.read_memtables_of(&held, output, &mut left);
+        batch.resume_read(&held, &mut left, output);
+        left.repeat(output);
     }
 
     /// Reads keys one by one, under one snapshot, if some have user-defined timestamps. The
@@ -325,6 +346,8 @@ struct KeyBatch<'b, K> {
     entities: bool,
     /// Whether memtables are skipped.
     files_only: bool,
+    /// The row cache of the database. With it, no key is read under a guard.
+    rows: Option<&'b RowCache>,
 }
 
 /// Most keys whose lookup keys are on the stack. They go through a memtable together.
@@ -430,7 +453,27 @@ impl<K: Keys> KeyBatch<'_, K> {
                 super_version.expect("the read point has a super version of each family");
             let key = LookupKey::new(self.keys.key(i), held.sequence);
             let context = self.context(i);
-            PointSearch::new(super_version, &context, &key).find(&mut |answer| output.set(i, answer));
+            let search = PointSearch::new(super_version, &context, &key);
+            let mut settle = |answer: Answer<'_>| output.set(i, answer);
+            match self.rows {
+                Some(rows) => search.seeing(ThroughRows(rows)).find(&mut settle),
+                None => search.find(&mut settle),
+            };
+        }
+    }
+
+    /// Searches the memtables for each key. Keys that need files wait at the first of them.
+    fn read_memtables_of(&self, held: &HeldReadPoint, output: &mut impl Output, left: &mut Left) {
+        for i in 0..self.keys.len() {
+            let id = self.keys.family(i).id;
+            let super_version = held.super_versions.iter().position(|(of, _)| *of == id);
+            let super_version = super_version.expect("the read point has a super version of each family");
+            let key = LookupKey::new(self.keys.key(i), held.sequence);
+            let context = self.context(i);
+            let search = PointSearch::new(&held.super_versions[super_version].1, &context, &key);
+            if let Some(suspended) = search.find_in_memtables(&mut |answer| output.set(i, answer)) {
+                left.waiting.push(Waiting { super_version, key: i, suspended });
+            }
         }
     }
 
@@ -535,7 +578,7 @@ impl<K: Keys> KeyBatch<'_, K> {
     fn resume_read(&self, held: &HeldReadPoint, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);
         let few = if self.options.async_io { 1 } else { FEW_KEYS_WAITING };
-        if waiting.len() <= few {
+        if self.rows.is_none() && waiting.len() <= few {
             for Waiting { super_version, key: i, suspended } in waiting {
                 let key = LookupKey::new(self.keys.key(i), held.sequence);
                 let mut settle = |answer: Answer<'_>| output.set(i, answer);
@@ -570,13 +613,8 @@ impl<K: Keys> KeyBatch<'_, K> {
                 suspended.push(next.suspended);
             }
             let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
-            resume_multi_get(
-                &held.super_versions[super_version].1,
-                &context,
-                &lookups,
-                suspended,
-                &mut settle,
-            );
+            let super_version = &held.super_versions[super_version].1;
+            resume_multi_get(super_version, (&context, self.rows), &lookups, suspended, &mut settle);
         }
     }
 

@@ -109,7 +109,7 @@ impl<'a> ReadContext<'a> {
 pub(crate) struct SuspendedGet {
     pub(crate) saver: Saver,
     /// The position at which the search continues; `None` if only a value in a blob file is
-    /// missing.
+    /// missing, or if the search has seen no file (`find_in_memtables`).
     pub(crate) at: Option<SuspendedAt>,
 }
 
@@ -351,6 +351,21 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             at = self.search_files(candidates, settle);
         }
         self.settle_or_suspend(at, settle)
+    }
+
+    /// Searches the memtables. Calls `settle` if they have the answer. Otherwise returns the
+    /// search, which [`resume_multi_get`](super::multi_get::resume_multi_get) continues at the first
+    /// file.
+    pub(crate) fn find_in_memtables(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
+        let context = self.context;
+        if !context.files_only {
+            self.search_memtables(settle);
+            count(context, if self.saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+        }
+        if self.saver.is_done() || context.memtables_only {
+            return self.settle_or_suspend(None, settle);
+        }
+        Some(SuspendedGet { saver: self.saver, at: None })
     }
 
     /// [`PointSearch::find`] for a thread whose `PerfContext` has times. Its parts call `settle`

@@ -6,8 +6,8 @@ use esker::options::{BlockCache, CacheOptions};
 use esker::stats::{Statistics, Ticker};
 use esker::txn::WritePolicy;
 use esker::{
-    Db, Env, IngestExternalFileOptions, Options, ReadOptions, ReadTier, SstFileWriter, TransactionDb,
-    TransactionDbOptions, WriteBatch, builtin,
+    Db, Env, FlushOptions, IngestExternalFileOptions, Options, ReadOptions, ReadTier, SstFileWriter,
+    TransactionDb, TransactionDbOptions, WriteBatch, builtin,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,6 +101,84 @@ fn a_get_that_finds_its_row_looks_at_no_block() {
     assert_eq!(scene.rows.occupancy_count(), before + 1);
 }
 
+/// Values of a `multi_get`, as text.
+fn many(db: &Db, options: &ReadOptions, keys: &[&str]) -> Vec<Option<String>> {
+    let values = db.multi_get_opt(options, &db.default_column_family(), keys);
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+    values.into_iter().map(|value| value.unwrap().map(|value| text(&value))).collect()
+}
+
+#[test]
+fn a_multi_get_looks_up_each_keys_row_and_reads_the_others_together() {
+    for (async_io, soft_limit) in [(false, u64::MAX), (true, u64::MAX), (false, 1 << 20)] {
+        let mut scene = RowScene::new();
+        scene.options.cf.table.cache_index_and_filter_blocks = true;
+        let db = scene.open();
+        let keys: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        // The lower level has all keys, level 0 operands for every third.
+        keys.iter().for_each(|key| db.put(key, "base").unwrap());
+        db.flush().unwrap();
+        db.compact_range(None, None).unwrap();
+        keys.iter().step_by(3).for_each(|key| db.merge(key, "more").unwrap());
+        db.delete("07").unwrap();
+        db.flush().unwrap();
+        db.put("01", "in a memtable").unwrap();
+        let value_of = |key: &&str| match *key {
+            "07" => None,
+            "01" => some("in a memtable"),
+            key if key.parse::<u32>().unwrap().is_multiple_of(3) => some("base,more"),
+            _ => some("base"),
+        };
+        let expected: Vec<_> = keys.iter().map(value_of).collect();
+        let options = ReadOptions { async_io, value_size_soft_limit: soft_limit, ..ReadOptions::default() };
+        scene.counts();
+        for few in [&keys[..2], &keys[6..9]] {
+            let first = few[0].parse::<usize>().unwrap();
+            assert_eq!(many(&db, &options, few), expected[first..first + few.len()]);
+        }
+        // 00 has a row in either table; 01 is in a memtable; 06, 07 and 08 lie in one range.
+        assert_eq!(scene.counts(), (0, 2 + 2 + 1 + 2));
+        assert_eq!(many(&db, &options, &keys), expected);
+        let rows = 14 + 1 + 38;
+        // Level 0 has no row for a key that only the lower level has, so the search misses there.
+        let absent = 39 - 14 - 1;
+        let (hits, misses) = scene.counts();
+        assert_eq!((hits, hits + misses), (2 + 2 + 1 + 1, rows + absent));
+        scene.blocks_looked_up();
+        let in_both: Vec<&str> = keys.iter().step_by(3).copied().collect();
+        let merged = vec![some("base,more"); in_both.len()];
+        assert_eq!(many(&db, &options, &in_both), merged);
+        assert_eq!(scene.counts(), (2 * in_both.len() as u64, 0));
+        assert_eq!(scene.blocks_looked_up(), 0, "rows answer without a block");
+        // A repeated key is looked up once, unless keys are read in turn.
+        assert_eq!(many(&db, &options, &["00", "00", "00", "03", "03"]), vec![some("base,more"); 5]);
+        assert_eq!(scene.counts(), if soft_limit == u64::MAX { (4, 0) } else { (10, 0) });
+        // A get finds the rows that the batch has left, and the other way round.
+        assert_eq!(get(&db, "12"), some("base,more"));
+        assert_eq!(scene.counts(), (2, 0));
+    }
+}
+
+#[test]
+fn a_multi_get_of_several_families_keeps_their_rows_apart() {
+    let scene = RowScene::new();
+    let db = scene.open();
+    let other = db.create_column_family("other", &scene.options.cf).unwrap();
+    let default = db.default_column_family();
+    db.put("k", "1").unwrap();
+    db.put_cf(&other, "k", "2").unwrap();
+    db.flush_opt(&FlushOptions::default(), &[&default, &other]).unwrap();
+    for round in 0..3 {
+        let keys: [(_, &[u8]); 3] = [(&default, b"k"), (&other, b"k"), (&default, b"absent")];
+        let found = db.multi_get_cf(&ReadOptions::default(), &keys);
+        let found: Vec<_> = found.into_iter().map(|value| value.unwrap().map(|v| v.to_vec())).collect();
+        assert_eq!(found, [Some(b"1".to_vec()), Some(b"2".to_vec()), None], "round {round}");
+    }
+    // The absent key lies outside of the table.
+    assert_eq!(scene.counts(), (4, 2));
+}
+
 #[test]
 fn rows_are_as_old_as_the_snapshots_that_read_them() {
     let scene = RowScene::new();
@@ -162,7 +240,10 @@ fn reads_that_pass_the_row_cache_by_leave_nothing_in_it() {
     let transient = ReadOptions { fill_cache: false, ..ReadOptions::default() };
     db.get_opt(&transient, &family, "a").unwrap().unwrap();
     assert_eq!(db.range(..).count(), 1);
-    assert!(db.multi_get(&["a", "b"])[0].as_ref().unwrap().is_some());
+    for (soft_limit, async_io) in [(u64::MAX, false), (u64::MAX, true), (100, false)] {
+        let transient = ReadOptions { value_size_soft_limit: soft_limit, async_io, ..transient.clone() };
+        assert!(db.multi_get_opt(&transient, &family, &["a", "b"])[0].as_ref().unwrap().is_some());
+    }
     assert_eq!(scene.rows.occupancy_count(), 0);
     drop(db);
 
@@ -266,6 +347,19 @@ fn the_answers_of_random_histories_are_those_without_a_row_cache() {
                 66..68 => db.compact_range(None, None).unwrap(),
                 68..71 => snapshots.push((db.snapshot(), model.clone())),
                 71..73 if !snapshots.is_empty() => drop(snapshots.swap_remove(rng.usize(..snapshots.len()))),
+                73..78 => {
+                    let keys: Vec<String> =
+                        (0..rng.u32(2..12)).map(|_| format!("{:02}", rng.u32(..30))).collect();
+                    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                    let options = ReadOptions { async_io: rng.bool(), ..ReadOptions::default() };
+                    let expected: Vec<_> = keys.iter().map(|key| model.get(*key).cloned()).collect();
+                    assert_eq!(many(&db, &options, &keys), expected, "seed {seed}, step {step}: {keys:?}");
+                    if let Some((snapshot, then)) = rng.choice(&snapshots) {
+                        let old = ReadOptions { snapshot: Some(snapshot.clone()), ..options };
+                        let expected: Vec<_> = keys.iter().map(|key| then.get(*key).cloned()).collect();
+                        assert_eq!(many(&db, &old, &keys), expected, "seed {seed}, step {step}: {keys:?}");
+                    }
+                }
                 _ => {
                     assert_eq!(get(&db, &key), model.get(&key).cloned(), "seed {seed}, step {step}: {key}");
                     if let Some((snapshot, then)) = rng.choice(&snapshots) {

@@ -4,13 +4,17 @@
 //! search goes level by level, in level 0 file by file. It plans the files of the level's open
 //! keys, reads the missing blocks of all keys together, and searches the files. With `async_io` all
 //! levels are planned at once: the batch waits once, and may read blocks that newer levels make
-//! superfluous.
+//! superfluous. With a row cache each level is planned by itself, for the keys whose rows the cache
+//! does not have.
 //!
 //! Invariants
 //!  1. No guard is held.
 //!  2. A key takes part from the position where it was suspended until it is done.
 
+mod rows;
+
 use crate::cf::SuperVersion;
+use crate::files::RowCache;
 use crate::files::open_table::open_for;
 use crate::get::answer::{Answer, LentValue};
 use crate::get::saver::Saver;
@@ -19,13 +23,14 @@ use crate::version::{FileMeta, Level};
 use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_table::{BatchVisitor, LookupPlan, Missing, TableValue, read_plans};
+use rows::RowsOfBatch;
 
 /// Calls `settle` once for each of `keys`, with the key's number and its answer. `suspended` gives
-/// the progress of each key. The keys ascend and differ.
+/// the progress of each key. The keys ascend and differ. With a row cache they have seen no file.
 #[cold]
 pub(crate) fn resume_multi_get(
     super_version: &SuperVersion,
-    context: &ReadContext<'_>,
+    (context, rows): (&ReadContext<'_>, Option<&RowCache>),
     keys: &[LookupKey],
     suspended: Vec<SuspendedGet>,
     settle: &mut dyn FnMut(usize, Answer<'_>),
@@ -36,8 +41,10 @@ pub(crate) fn resume_multi_get(
         places.push(at);
         savers.push(saver);
     }
-    let mut waiting = Waiting { super_version, context, keys, savers, places, settle };
-    if context.options.async_io {
+    let rows = rows.map(|cache| RowsOfBatch::new(cache, keys.len()));
+    let is_at_once = context.options.async_io && rows.is_none();
+    let mut waiting = Waiting { super_version, context, keys, savers, places, rows, settle };
+    if is_at_once {
         waiting.search_all_levels();
     } else {
         waiting.search_by_level();
@@ -57,6 +64,8 @@ struct Waiting<'b> {
     savers: Vec<Saver>,
     /// The position from which each key takes part; `None` after the search has reached it.
     places: Vec<Option<SuspendedAt>>,
+    /// The rows that the batch makes, if there is a row cache.
+    rows: Option<RowsOfBatch<'b>>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
@@ -166,7 +175,7 @@ impl<'b> Waiting<'b> {
         for group in groups {
             let before = self.open_keys(&group);
             let mut failed = Vec::new();
-            let plan = self.plan(&group, &mut failed);
+            let plan = self.plan_or_find_rows(&group, &mut failed);
             let has_plan = plan.is_some();
             plans.extend(plan);
             planned.push((group, failed, before, has_plan));
@@ -178,6 +187,9 @@ impl<'b> Waiting<'b> {
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             if has_plan && let Some(plan) = plans.next() {
                 self.search_plan(plan);
+            }
+            if self.rows.is_some() {
+                self.keep_rows(&group);
             }
             self.search_next_files(&group);
             for _ in self.open_keys(&group)..before {
@@ -197,12 +209,28 @@ impl<'b> Waiting<'b> {
     }
 
     fn search_plan(&mut self, plan: LookupPlan) {
-        plan.search(self.context.options, self.keys, &mut self.open_only());
+        match self.rows.take() {
+            None => plan.search(self.context.options, self.keys, &mut self.open_only()),
+            Some(rows) => self.rows = Some(self.search_recording(plan, rows)),
+        }
     }
 
     fn open_only(&mut self) -> OpenOnly<'_> {
         let Waiting { super_version, keys, savers, settle, .. } = self;
         OpenOnly { super_version, keys, savers, settle: &mut **settle }
+    }
+
+    /// The group's plan for its file, without the keys whose rows answer them, and the keys that
+    /// will fail.
+    fn plan_or_find_rows(
+        &mut self,
+        group: &Group<'_>,
+        failed: &mut Vec<(usize, Error)>,
+    ) -> Option<LookupPlan> {
+        match self.rows.is_some() {
+            true => self.plan_without_rows(group, failed),
+            false => self.plan(group, failed),
+        }
     }
 
     /// The group's plan for its file, and the keys that will fail.
@@ -246,10 +274,14 @@ impl<'b> Waiting<'b> {
             index += 1;
             let next = Group { level: group.level, file: &files[index], index, which: vec![(last, None)] };
             let mut failed = Vec::new();
-            let mut plans: Vec<LookupPlan> = self.plan(&next, &mut failed).into_iter().collect();
+            let plan = self.plan_or_find_rows(&next, &mut failed);
+            let mut plans: Vec<LookupPlan> = plan.into_iter().collect();
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             read_plans(&mut plans, self.context.options);
             plans.into_iter().for_each(|plan| self.search_plan(plan));
+            if self.rows.is_some() {
+                self.keep_rows(&next);
+            }
         }
     }
 }
