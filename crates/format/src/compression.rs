@@ -194,11 +194,18 @@ pub struct CodecOptions {
     pub zstd_max_train_bytes: u32,
     /// Bytes of a table that are kept in memory to sample from; 0: up to the size of a file.
     pub max_dict_buffer_bytes: u64,
+    /// A block is stored compressed if at most this many of each 1024 bytes remain. Numbers above
+    /// 1023 count as 1023; 0 and less store all blocks as they are.
+    pub max_compressed_bytes_per_kb: i32,
+    /// Whether zstd frames end with a checksum of their contents.
+    pub checksum: bool,
 }
 
 impl CodecOptions {
     /// Leaves the level to the codec.
     pub const DEFAULT_LEVEL: i32 = 32767;
+    /// The default of `max_compressed_bytes_per_kb`: compression saves at least an eighth.
+    pub const MAX_COMPRESSED_BYTES_PER_KB: i32 = 896;
 }
 
 impl Default for CodecOptions {
@@ -210,6 +217,8 @@ impl Default for CodecOptions {
             max_dict_bytes: 0,
             zstd_max_train_bytes: 0,
             max_dict_buffer_bytes: 0,
+            max_compressed_bytes_per_kb: CodecOptions::MAX_COMPRESSED_BYTES_PER_KB,
+            checksum: false,
         }
     }
 }
@@ -219,6 +228,8 @@ pub struct Compressor {
     /// `None` stores blocks as they are.
     encoder: Option<Box<dyn Encode>>,
     kind: CompressionType,
+    /// Most bytes of each 1024 that a compressed block may keep.
+    most_per_kb: u64,
 }
 
 /// The compressing half of a codec. An encoder keeps its context from block to block.
@@ -267,7 +278,7 @@ impl Compressor {
     /// `NotSupported` for a codec that this build does not have; `InvalidArgument` for a level that
     /// zstd does not have.
     pub fn new(kind: CompressionType, options: &CodecOptions) -> Result<Compressor> {
-        Ok(Compressor { encoder: encoder(kind, options, &[])?, kind })
+        Compressor::of(kind, options, &[])
     }
 
     /// A compressor with a dictionary.
@@ -282,7 +293,13 @@ impl Compressor {
         if !kind.has_dictionaries() {
             return Err(Error::not_supported(format!("a dictionary for {}", kind.property_name())));
         }
-        Ok(Compressor { encoder: encoder(kind, options, dictionary)?, kind })
+        Compressor::of(kind, options, dictionary)
+    }
+
+    fn of(kind: CompressionType, options: &CodecOptions, dictionary: &[u8]) -> Result<Compressor> {
+        // At least one byte must be saved.
+        let most_per_kb = u64::from(options.max_compressed_bytes_per_kb.clamp(0, 1023).unsigned_abs());
+        Ok(Compressor { encoder: encoder(kind, options, dictionary)?, kind, most_per_kb })
     }
 
     /// The codec.
@@ -291,12 +308,16 @@ impl Compressor {
     }
 
     /// Appends the stored form (format version 2 and later) of `contents` to `out` and returns
-    /// true. If that would save less than 1/8, leaves `out` as it is and returns false.
+    /// true. If more bytes would remain than `max_compressed_bytes_per_kb` allows, leaves `out` as
+    /// it is and returns false.
     /// # Errors
     /// `Corruption` if a codec breaks its own contract; never because of the contents.
     pub fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
-        let largest_worth_storing = contents.len() - contents.len() / 8;
+        let largest_worth_storing = ((contents.len() as u64 * self.most_per_kb) >> 10) as usize;
+        if largest_worth_storing == 0 {
+            return Ok(false);
+        }
         let fits = self.encode(contents, contents.len(), out)?;
         let worth_it = fits && out.len() - start <= largest_worth_storing;
         if !worth_it {

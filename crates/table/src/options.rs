@@ -352,6 +352,9 @@ pub struct TableBuilderOptions {
     /// `TableFileInfo` names the runs of at least this many entries; 0: none.
     pub long_deleted_run_entries: u64,
     /// Counts the blocks that are put into the cache.
+    /// One data block in this many is compressed with a fast codec and with a slow one, for the
+    /// estimates among the properties; 0: none.
+    pub sample_for_compression: u64,
     pub statistics: Option<Arc<Statistics>>,
     /// The clock for times; by default the machine's.
     pub clock: Arc<dyn Clock>,
@@ -395,6 +398,7 @@ impl TableBuilderOptions {
             deleted_run_block_min_entries: 0,
             long_deleted_run_entries: 0,
             statistics: None,
+            sample_for_compression: 0,
             clock: Arc::new(SystemClock),
             user_defined_timestamps_persisted: true,
             block_protection_bytes_per_key: 0,

@@ -15,6 +15,7 @@
 mod dictionary;
 mod filter;
 mod index;
+mod sampling;
 mod setup;
 mod sink;
 
@@ -42,6 +43,7 @@ use esker_format::trailer::{BlockGuard, TRAILER_BYTES};
 use esker_format::unique_id::unique_id;
 use filter::{FinishedFilter, TableFilterBuilder};
 use index::TableIndex;
+use sampling::CompressionSampler;
 use sink::BlockSink;
 
 /// Size of the largest block: offsets within a block have 32 bits.
@@ -87,6 +89,8 @@ pub struct TableBuilder {
     /// Compresses data blocks once there is a dictionary.
     dictionary_compressor: Option<Compressor>,
     dictionary: Vec<u8>,
+    /// Compresses samples of the data blocks, for estimates.
+    sampler: Option<CompressionSampler>,
     /// Data blocks that wait for the dictionary.
     waiting: Option<WaitingBlocks>,
     index: TableIndex,
@@ -152,6 +156,7 @@ impl TableBuilder {
             compressor: Compressor::new(options.compression, &options.compression_opts)?,
             dictionary_compressor: None,
             dictionary: Vec::new(),
+            sampler: CompressionSampler::new(options.sample_for_compression, options.orig_file_number.0)?,
             waiting: WaitingBlocks::new(&options)?,
             index: TableIndex::new(&options),
             first_key: Vec::new(),
@@ -379,13 +384,20 @@ impl TableBuilder {
         self.properties.num_data_blocks += 1;
         if let Some(waiting) = &mut self.waiting {
             let (first_key, last_key) = (self.first_key.clone(), self.data.last_key().to_vec());
-            waiting.push(WaitingBlock { contents: self.data.finish().to_vec(), first_key, last_key });
+            let contents = self.data.finish().to_vec();
+            if let Some(sampler) = &mut self.sampler {
+                sampler.block(&contents)?;
+            }
+            waiting.push(WaitingBlock { contents, first_key, last_key });
             self.data.reset();
             return Ok(());
         }
         self.charge_filter(0);
         let compressor = self.dictionary_compressor.as_mut().unwrap_or(&mut self.compressor);
         let contents = self.data.finish_mut();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.block(contents)?;
+        }
         let for_cache = self.warmer.as_ref().map(|_| contents.clone());
         let (handle, follows_gap) = self.sink.write_data(compressor, contents)?;
         self.warm_data(handle, for_cache);
@@ -480,6 +492,9 @@ impl TableBuilder {
             meta.insert(deleted_runs::NAME, self.sink.write_plain(contents)?);
         }
         self.properties.data_size = tail_start;
+        if let Some(sampler) = &self.sampler {
+            sampler.estimate(self.sink.uncompressed_data, &mut self.properties);
+        }
         let format_version = self.options.table_options.format_version;
         if format_version >= 7 {
             let compression = self.options.compression;

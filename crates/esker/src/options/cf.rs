@@ -74,8 +74,8 @@ pub struct CompressionOptions {
     pub max_dict_buffer_bytes: u64,
     /// Accepted without effect: one thread compresses the blocks of a file. Default 1.
     pub parallel_threads: u32,
-    /// Whether zstd adds a checksum to each block. Accepted without effect: blocks have checksums.
-    /// Default false.
+    /// Whether zstd adds a checksum to each block, beside the one that every block of a table has.
+    /// Costs 4 bytes a block. Default false.
     pub checksum: bool,
     /// Whether these options apply to the last level in place of `compression_opts`. Used in
     /// `bottommost_compression_opts` only. Default false.
@@ -104,6 +104,8 @@ impl CompressionOptions {
             zstd_max_train_bytes: if self.use_zstd_dict_trainer { self.zstd_max_train_bytes } else { 0 },
             max_dict_buffer_bytes: self.max_dict_buffer_bytes,
         }
+            max_compressed_bytes_per_kb: self.max_compressed_bytes_per_kb,
+            checksum: self.checksum,
     }
 }
 
@@ -482,7 +484,9 @@ option_struct! {
         read_triggered_compaction_threshold: f64 = 0.0, mutable;
         /// Accepted without effect: blocks of deleted tables age in the cache. Default 0. Mutable.
         uncache_aggressiveness: u32 = 0, mutable;
-        /// Accepted without effect: no blocks are sampled. Default 0. Mutable.
+        /// One data block in this many is also compressed with LZ4 and with zstd. The properties
+        /// of the table then estimate its size under each codec. Costs the compression of these
+        /// blocks. Default 0: none. Mutable.
         sample_for_compression: u64 = 0, mutable;
         /// Whether files can be ingested behind all data
         /// (`IngestExternalFileOptions::ingest_behind`). Universal compactions then leave the last

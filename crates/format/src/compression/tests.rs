@@ -110,3 +110,45 @@ fn unwritable_kinds_say_so() {
     }
     assert!(CompressionType::from_u8(0x80).is_err());
 }
+
+#[test]
+fn a_block_is_stored_compressed_if_enough_is_saved() {
+    // Most of it can be saved, with every codec.
+    let contents = samples().remove(7);
+    let stored_at = |kind, max_compressed_bytes_per_kb| {
+        let options = CodecOptions { max_compressed_bytes_per_kb, ..CodecOptions::default() };
+        let mut out = Vec::new();
+        let stored = Compressor::new(kind, &options).unwrap().compress(&contents, &mut out).unwrap();
+        stored.then_some(out.len())
+    };
+    for kind in written() {
+        let size = stored_at(kind, CodecOptions::MAX_COMPRESSED_BYTES_PER_KB).unwrap();
+        let exact = i32::try_from((size * 1024).div_ceil(contents.len())).unwrap();
+        assert_eq!(stored_at(kind, exact), Some(size), "{kind:?}");
+        assert_eq!(stored_at(kind, exact - 2), None, "{kind:?}");
+        assert_eq!((stored_at(kind, 0), stored_at(kind, -1)), (None, None), "{kind:?}");
+        assert_eq!(stored_at(kind, i32::MAX), Some(size), "{kind:?}");
+    }
+}
+
+#[test]
+#[cfg(feature = "zstd")]
+fn a_zstd_frame_has_a_checksum_if_the_options_say_so() {
+    let contents = b"gravel and sand ".repeat(100);
+    let frame = |checksum| {
+        let options = CodecOptions { checksum, ..CodecOptions::default() };
+        let mut out = Vec::new();
+        assert!(
+            Compressor::new(CompressionType::Zstd, &options).unwrap().compress(&contents, &mut out).unwrap()
+        );
+        out
+    };
+    let (plain, mut checked) = (frame(false), frame(true));
+    assert_eq!(checked.len(), plain.len() + 4);
+    // Behind the size and the magic number, bit 2 of the descriptor says so.
+    assert_eq!((plain[2 + 4] & 4, checked[2 + 4] & 4), (0, 4));
+    let decompressed = |block: &[u8]| Decompressor::new(5).decompress(CompressionType::Zstd, block);
+    assert_eq!(decompressed(&checked).unwrap(), contents);
+    *checked.last_mut().unwrap() ^= 1;
+    assert!(decompressed(&checked).unwrap_err().is_corruption());
+}

@@ -17,6 +17,11 @@ impl ZstdEncoder {
         context
             .set_parameter(CParameter::CompressionLevel(level))
             .map_err(|code| Error::invalid_argument(format!("zstd level {level}: {}", message(code))))?;
+        if options.checksum {
+            context
+                .set_parameter(CParameter::ChecksumFlag(true))
+                .map_err(|code| Error::aborted(format!("zstd checksum: {}", message(code))))?;
+        }
         if !dictionary.is_empty() {
             context
                 .load_dictionary(dictionary)
