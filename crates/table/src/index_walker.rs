@@ -133,6 +133,11 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.two_level.then(|| self.top_cursor.separator())
     }
 
+    /// The handle of the current partition. REQUIRES: `valid()`.
+    pub(crate) fn partition_handle(&self) -> Option<BlockHandle> {
+        self.two_level.then_some(self.partition_handle)
+    }
+
     /// The first key of the current data block, if the index stores first keys.
     pub(crate) fn first_key(&self) -> Result<Option<&[u8]>> {
         let block = match &self.partition {

@@ -36,6 +36,7 @@ mod scans_ahead;
 mod table_cache;
 pub mod tier;
 pub mod trace;
+mod uncache;
 mod verify;
 mod warm;
 mod writer;

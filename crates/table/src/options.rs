@@ -8,6 +8,7 @@ use crate::trace::BlockCacheTracer;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
+use esker_base::sync::atomic::AtomicU32;
 use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber};
 use esker_cache::Role;
 use esker_env::{Clock, SystemClock};
@@ -351,10 +352,10 @@ pub struct TableBuilderOptions {
     pub deleted_run_block_min_entries: u64,
     /// `TableFileInfo` names the runs of at least this many entries; 0: none.
     pub long_deleted_run_entries: u64,
-    /// Counts the blocks that are put into the cache.
     /// One data block in this many is compressed with a fast codec and with a slow one, for the
     /// estimates among the properties; 0: none.
     pub sample_for_compression: u64,
+    /// Counts the blocks that are put into the cache.
     pub statistics: Option<Arc<Statistics>>,
     /// The clock for times; by default the machine's.
     pub clock: Arc<dyn Clock>,
@@ -397,8 +398,8 @@ impl TableBuilderOptions {
             user_collected_properties: Vec::new(),
             deleted_run_block_min_entries: 0,
             long_deleted_run_entries: 0,
-            statistics: None,
             sample_for_compression: 0,
+            statistics: None,
             clock: Arc::new(SystemClock),
             user_defined_timestamps_persisted: true,
             block_protection_bytes_per_key: 0,
@@ -452,6 +453,8 @@ pub struct TableReaderOptions {
     /// Bytes of a checksum for each entry of a block in memory, 0 (none) to 8. Each read of an
     /// entry compares it: `Corruption` if the entry has changed.
     pub block_protection_bytes_per_key: usize,
+    /// The family's `uncache_aggressiveness`, which may change.
+    pub uncache_aggressiveness: Arc<AtomicU32>,
 }
 
 impl TableReaderOptions {
@@ -481,6 +484,7 @@ impl TableReaderOptions {
             clock: Arc::new(SystemClock),
             tail_size: 0,
             block_protection_bytes_per_key: 0,
+            uncache_aggressiveness: Arc::new(AtomicU32::new(0)),
         }
     }
 }

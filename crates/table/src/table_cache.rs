@@ -20,7 +20,7 @@ use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Histogram, Statistics, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
 use esker_cache::Role;
 use esker_env::{Clock, FileSystem, RandomAccessFile};
@@ -70,6 +70,9 @@ pub struct TableCacheOptions {
     /// Bytes of a checksum for each entry of blocks in memory, until
     /// [`TableCache::set_block_protection`] says otherwise.
     pub block_protection_bytes_per_key: usize,
+    /// The family's option of this name, until [`TableCache::set_uncache_aggressiveness`] says
+    /// otherwise.
+    pub uncache_aggressiveness: u32,
 }
 
 /// The facts needed to open one file.
@@ -89,6 +92,7 @@ pub struct TableCache {
     family: u64,
     table_options: Mutex<Arc<BlockBasedTableOptions>>,
     block_protection: AtomicUsize,
+    uncache_aggressiveness: Arc<AtomicU32>,
     blobs: Arc<BlobSource>,
     /// Held while a file is opened; picked by its number.
     openers: [Mutex<()>; OPENERS],
@@ -119,6 +123,7 @@ impl TableCache {
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
         let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
+        let uncache_aggressiveness = Arc::new(AtomicU32::new(options.uncache_aggressiveness));
         let table_options = Mutex::new(Arc::clone(&options.table_options));
         let family = options.open_files.add_family();
         TableCache {
@@ -127,6 +132,7 @@ impl TableCache {
             family,
             table_options,
             block_protection,
+            uncache_aggressiveness,
             blobs,
             openers: std::array::from_fn(|_| Mutex::new(())),
         }
@@ -198,6 +204,7 @@ impl TableCache {
         options.tracer = Some((self.options.open_files.tracer().clone(), self.options.family_name.clone()));
         let _opening = called_by(TableReaderCaller::Prefetch, None);
         options.block_protection_bytes_per_key = self.block_protection.load(Ordering::Relaxed);
+        options.uncache_aggressiveness = Arc::clone(&self.uncache_aggressiveness);
         let (statistics, clock) = (&self.options.statistics, &self.options.clock);
         record_tick(statistics, Ticker::NoFileOpens, 1);
         let opened = self.open_file(meta).and_then(|file| {
@@ -313,6 +320,11 @@ impl TableCache {
     /// are opened from now on.
     pub fn set_block_protection(&self, bytes_per_key: usize) {
         self.block_protection.store(bytes_per_key, Ordering::Relaxed);
+    }
+
+    /// Changes `uncache_aggressiveness`, of all tables.
+    pub fn set_uncache_aggressiveness(&self, aggressiveness: u32) {
+        self.uncache_aggressiveness.store(aggressiveness, Ordering::Relaxed);
     }
 
     /// Changes the options of tables opened from now on. The block cache stays: blocks and their

@@ -131,6 +131,7 @@ pub(crate) fn family_tables(
         blob_cache: family.options.blob_cache.clone(),
         use_direct_reads: options.use_direct_reads,
         block_protection_bytes_per_key: family.options.block_protection_bytes_per_key as usize,
+        uncache_aggressiveness: family.options.uncache_aggressiveness,
     };
     Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
 }

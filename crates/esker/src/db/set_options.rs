@@ -47,6 +47,7 @@ impl Db {
             let changed = options::set_options(&family_state.options, &db_options, changes)?;
             family_state.compaction_options = PickerOptions::from(&changed);
             family.cf.tables.set_block_protection(changed.block_protection_bytes_per_key as usize);
+            family.cf.tables.set_uncache_aggressiveness(changed.uncache_aggressiveness);
             family.cf.tables.set_table_options(Arc::new(changed.table.clone()));
             family_state.options = Arc::new(changed);
             engine.update_wal_bytes_limit(&state);

@@ -234,7 +234,11 @@ impl<'a> Obsolete<'a> {
         let mut blobs = Vec::with_capacity(self.blobs.len());
         // All families share the table cache's open files.
         let open_files = &engine.families.default_family().tables;
-        for table in self.tables {
+        for mut table in self.tables {
+            // Blocks leave the cache, if the family's options say so.
+            if let Some(reader) = table.reader.take().or_else(|| open_files.cached(table.number)) {
+                reader.uncache();
+            }
             open_files.evict(table.number);
             let result = delete_table(engine, &table);
             tables.push((table, result));

@@ -80,7 +80,8 @@ pub struct CompressionOptions {
     /// Whether these options apply to the last level in place of `compression_opts`. Used in
     /// `bottommost_compression_opts` only. Default false.
     pub enabled: bool,
-    /// A compressed block is stored if at most this many of each 1024 bytes remain. Default 896.
+    /// A compressed block is stored if at most this many of each 1024 bytes remain. Numbers above
+    /// 1023 count as 1023; 0 and less store all blocks as they are. Default 896.
     pub max_compressed_bytes_per_kb: i32,
     /// Accepted without effect: compression is tried on every block. In RocksDB from 11.10 on,
     /// blocks behind incompressible ones are mostly stored as they are. Default false.
@@ -103,9 +104,9 @@ impl CompressionOptions {
             max_dict_bytes: self.max_dict_bytes,
             zstd_max_train_bytes: if self.use_zstd_dict_trainer { self.zstd_max_train_bytes } else { 0 },
             max_dict_buffer_bytes: self.max_dict_buffer_bytes,
-        }
             max_compressed_bytes_per_kb: self.max_compressed_bytes_per_kb,
             checksum: self.checksum,
+        }
     }
 }
 
@@ -482,7 +483,10 @@ option_struct! {
         /// are not. RocksDB recommends 0.01 to begin with. Not for FIFO, or the last level with
         /// files. Costs a random number a get, and nothing at 0. Default 0: never. Mutable.
         read_triggered_compaction_threshold: f64 = 0.0, mutable;
-        /// Accepted without effect: blocks of deleted tables age in the cache. Default 0. Mutable.
+        /// Above 0, blocks of tables that are about to be deleted leave the block cache. The purge
+        /// tries one data block after the other, until fewer than 0.99^(n - 1) of those that it
+        /// tried were in the cache: 1 stops at the first miss, 10000 practically never. RocksDB
+        /// recommends 300. Default 0: blocks age in the cache. Mutable.
         uncache_aggressiveness: u32 = 0, mutable;
         /// One data block in this many is also compressed with LZ4 and with zstd. The properties
         /// of the table then estimate its size under each codec. Costs the compression of these

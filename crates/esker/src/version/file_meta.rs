@@ -349,13 +349,18 @@ impl Drop for TableFile {
         }
         let TableFile { number, recorded_path_id: path_id, file_size, .. } = *self;
         let paths = self.paths.clone();
-        self.obsolete.tables.lock().push(ObsoleteTable { number, paths, path_id, file_size });
+        let open = self.open.get().map(|(reader, _)| reader);
+        let uncaches = |reader: &&Arc<TableReader>| {
+            reader.uncache_aggressiveness() > 0 && !self.obsolete.has_lost_database()
+        };
+        let reader = open.filter(uncaches).cloned();
+        self.obsolete.tables.lock().push(ObsoleteTable { number, paths, path_id, file_size, reader });
         self.obsolete.notify();
     }
 }
 
 /// A table that no version names any more.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct ObsoleteTable {
     /// Its file.
     pub number: FileNumber,
@@ -365,6 +370,8 @@ pub struct ObsoleteTable {
     pub path_id: u32,
     /// Size in bytes.
     pub file_size: u64,
+    /// Its reader, if tables stay open and the family has an `uncache_aggressiveness`.
+    pub reader: Option<Arc<TableReader>>,
 }
 
 impl ObsoleteTable {
@@ -400,6 +407,7 @@ pub(super) fn files_of_edit(
         paths: paths.clone(),
         path_id: file.path_id,
         file_size: file.file_size,
+        reader: None,
     });
     let blobs = edit.blob_file_additions.iter();
     (tables, blobs.map(move |blob| ObsoleteBlob { number: blob.number, paths: paths.clone() }))

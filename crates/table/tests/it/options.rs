@@ -579,6 +579,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
         fs.clone(),
         TableCacheOptions {
             max_file_size_for_l0_meta_pin: u64::MAX,
+            uncache_aggressiveness: 0,
             block_protection_bytes_per_key: 0,
             icmp: InternalKeyComparator::default(),
             table_options: Arc::default(),
