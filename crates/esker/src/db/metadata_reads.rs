@@ -3,6 +3,7 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::get::latest::{Since, latest_sequence, range_written_since};
 use crate::get::search::ReadContext;
+use crate::merge::operands::take_merged;
 use crate::options::{ReadOptions, table_read_options};
 use esker_base::{PinnedBytes, Result};
 
@@ -17,6 +18,9 @@ pub struct GetOutput {
     /// Whether the key was written, or deleted by itself or with a range, after the snapshot of
     /// the options. False without a snapshot.
     pub newer_version_present: bool,
+    /// Whether the value was merged from more operands than
+    /// `ReadOptions::merge_operand_count_threshold`. False without a threshold.
+    pub merge_operand_threshold_exceeded: bool,
 }
 
 impl Db {
@@ -45,31 +49,57 @@ impl Db {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<GetOutput> {
-        let key = key.as_ref();
-        let (value, timestamp) = if family.cf.icmp.timestamp_size() > 0 {
-            self.get_with_timestamp(options, family, key)?.map_or((None, Vec::new()), |(v, t)| (Some(v), t))
-        } else {
-            (self.get_pinned_opt(options, family, key)?, Vec::new())
-        };
-        let newer_version_present = self.is_written_since_snapshot(options, family, key)?;
-        Ok(GetOutput { value, timestamp, newer_version_present })
+        self.read_with_metadata((options, options), family, key.as_ref())
     }
 
-    /// [`get_with_metadata`](Self::get_with_metadata) of each key, at one snapshot.
+    /// [`get_with_metadata`](Self::get_with_metadata) at the snapshot of `read`. Newer versions are
+    /// those that the snapshot of `options` does not see.
+    fn read_with_metadata(
+        &self,
+        (options, read): (&ReadOptions, &ReadOptions),
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<GetOutput> {
+        take_merged();
+        let (value, timestamp) = if family.cf.icmp.timestamp_size() > 0 {
+            self.get_with_timestamp(read, family, key)?.map_or((None, Vec::new()), |(v, t)| (Some(v), t))
+        } else {
+            (self.get_pinned_opt(read, family, key)?, Vec::new())
+        };
+        let merged = take_merged();
+        let exceeds = |threshold| value.is_some() && merged > threshold;
+        let merge_operand_threshold_exceeded = options.merge_operand_count_threshold.is_some_and(exceeds);
+        let newer_version_present = self.is_written_since_snapshot(options, family, key)?;
+        Ok(GetOutput { value, timestamp, newer_version_present, merge_operand_threshold_exceeded })
+    }
+
+    /// [`get_with_metadata`](Self::get_with_metadata) of each key, at one snapshot. With a
+    /// `merge_operand_count_threshold` the keys are read in turn.
     pub fn multi_get_with_metadata(
         &self,
         options: &ReadOptions,
         keys: &[(&ColumnFamilyHandle, &[u8])],
     ) -> Vec<Result<GetOutput>> {
         let has_timestamps = |family: &ColumnFamilyHandle| family.cf.icmp.timestamp_size() > 0;
-        if keys.iter().any(|(family, _)| has_timestamps(family)) {
-            return keys.iter().map(|(family, key)| self.get_with_metadata(options, family, key)).collect();
+        let is_in_turn = options.merge_operand_count_threshold.is_some();
+        if is_in_turn || keys.iter().any(|(family, _)| has_timestamps(family)) {
+            let snapshot = options.snapshot.clone().unwrap_or_else(|| self.snapshot());
+            let read = ReadOptions { snapshot: Some(snapshot), ..options.clone() };
+            let output = |(family, key): &(&ColumnFamilyHandle, &[u8])| {
+                self.read_with_metadata((options, &read), family, key)
+            };
+            return keys.iter().map(output).collect();
         }
         let values = self.multi_get_cf(options, keys).into_iter().zip(keys);
         let output = |value: Result<Option<PinnedBytes>>, (family, key): &(&ColumnFamilyHandle, &[u8])| {
             let value = value?;
             let newer_version_present = self.is_written_since_snapshot(options, family, key)?;
-            Ok(GetOutput { value, timestamp: Vec::new(), newer_version_present })
+            Ok(GetOutput {
+                value,
+                timestamp: Vec::new(),
+                newer_version_present,
+                merge_operand_threshold_exceeded: false,
+            })
         };
         values.map(|(value, key)| output(value, key)).collect()
     }

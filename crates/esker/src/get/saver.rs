@@ -12,7 +12,7 @@
 //!     guard.
 
 use crate::cf::SuperVersion;
-use crate::merge::operands::full_merge;
+use crate::merge::operands::{full_merge, note_merged};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_add};
@@ -280,6 +280,7 @@ impl Saver {
             statistics.record_in_histogram(Histogram::ReadNumMergeOperands, self.operands.len() as u64);
         }
         perf_add!(internal_merge_point_lookup_count, self.operands.len() as u64);
+        note_merged(self.operands.len());
         let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
         let merged = full_merge(with.merge_operator, with.user_key, base.as_deref(), &operands)?;
         Ok(Some(PinnedBytes::from_vec(merged)))

@@ -7,6 +7,23 @@
 use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
 use esker_base::{Error, Result, SubCode};
 use smallvec::SmallVec;
+use std::cell::Cell;
+
+thread_local! {
+    /// See [`note_merged`].
+    static MERGED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Notes that a get of this thread merges this number of operands. The note costs a get without
+/// operands nothing.
+pub(crate) fn note_merged(operands: usize) {
+    MERGED.set(operands);
+}
+
+/// The last note of this thread, which it forgets.
+pub(crate) fn take_merged() -> usize {
+    MERGED.take()
+}
 
 /// Merges `operands`, oldest first and at least one, onto `existing`.
 /// # Errors

@@ -131,7 +131,8 @@ pub struct ReadOptions {
     pub io_timeout: Option<Duration>,
     /// Accepted without effect: reads of users never wait for a rate limiter. Default `None`.
     pub rate_limiter_priority: Option<IoPriority>,
-    /// Accepted without effect: reads do not report how many operands they merge. Default `None`.
+    /// [`Db::get_with_metadata`](crate::Db::get_with_metadata) says whether it merged more operands
+    /// than this. Default `None`: it does not.
     pub merge_operand_count_threshold: Option<usize>,
     /// Accepted without effect: `async_io` alone decides. Default true.
     pub optimize_multiget_for_io: bool,

@@ -20,6 +20,7 @@
 
 use super::db_iter::{DbIterOptions, KeepAlive};
 use crate::merge::MergeOperands;
+use crate::merge::operands::note_merged;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -565,6 +566,7 @@ impl TimestampedIter {
             return Ok(!matches!(self.shown, Shown::Nothing));
         }
         let operator = self.options.merge_operator.as_ref();
+        note_merged(self.operands.len());
         let merge = |existing: Option<&[u8]>| self.operands.merge_newest_first(operator, &self.key, existing);
         self.shown = match base {
             Shown::Nothing => Shown::Value(PinnedBytes::from_vec(merge(None)?)),

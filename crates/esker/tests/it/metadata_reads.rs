@@ -2,7 +2,7 @@
 
 use esker::comparator::BytewiseComparatorWithU64Ts;
 use esker::internals::env::mem::MemFs;
-use esker::{Db, Env, FlushOptions, Options, ReadOptions, WriteOptions};
+use esker::{Db, Env, FlushOptions, Options, ReadOptions, WriteOptions, builtin};
 use std::sync::Arc;
 
 fn options() -> Options {
@@ -73,5 +73,58 @@ fn timestamps_come_with_values_and_newer_ones_are_newer_versions() {
         let absent = db.get_with_metadata(&at, &family, "m").unwrap();
         assert!(absent.value.is_none() && absent.timestamp.is_empty() && !absent.newer_version_present);
         db.flush().unwrap();
+    }
+}
+
+#[test]
+fn reads_that_merge_more_operands_than_the_threshold_say_so() {
+    for with_timestamps in [false, true] {
+        let mut options = options();
+        options.cf.merge_operator = Some(builtin::string_append(","));
+        if with_timestamps {
+            options.cf.comparator = Arc::new(BytewiseComparatorWithU64Ts);
+        }
+        let db = Db::open(&options, "/db").unwrap();
+        let family = db.default_column_family();
+        let stamp = 1_u64.to_le_bytes();
+        let merge = |key: &str| match with_timestamps {
+            true => db.merge_with_ts(&WriteOptions::default(), &family, key, &stamp, "x").unwrap(),
+            false => db.merge(key, "x").unwrap(),
+        };
+        match with_timestamps {
+            true => db.put_with_ts(&WriteOptions::default(), &family, "plain", &stamp, "x").unwrap(),
+            false => db.put("plain", "x").unwrap(),
+        }
+        (0..3).for_each(|_| merge("three"));
+        merge("one");
+        for is_flushed in [false, true] {
+            for (threshold, expected) in [
+                (None, [false; 4]),
+                (Some(0), [true, true, false, false]),
+                // A flush combines the three into one if they have no timestamps.
+                (Some(2), [!is_flushed || with_timestamps, false, false, false]),
+                (Some(3), [false; 4]),
+            ] {
+                let timestamp = with_timestamps.then(|| stamp.to_vec());
+                let read = ReadOptions {
+                    merge_operand_count_threshold: threshold,
+                    timestamp,
+                    ..ReadOptions::default()
+                };
+                let keys = ["three", "one", "plain", "absent"];
+                let of_one = |key: &str| {
+                    let output = db.get_with_metadata(&read, &family, key).unwrap();
+                    (output.merge_operand_threshold_exceeded, output.newer_version_present)
+                };
+                assert_eq!(keys.map(of_one), expected.map(|exceeds| (exceeds, false)), "{threshold:?}");
+                let pairs: Vec<_> = keys.map(|key| (&family, key.as_bytes())).into();
+                let many = db.multi_get_with_metadata(&read, &pairs).into_iter().map(Result::unwrap);
+                let many: Vec<_> = many.map(|output| output.merge_operand_threshold_exceeded).collect();
+                assert_eq!(many, expected, "{threshold:?}");
+            }
+            if !is_flushed {
+                db.flush().unwrap();
+            }
+        }
     }
 }
