@@ -17,6 +17,7 @@ use crate::observe::FlushReason;
 use crate::options::WriteOptions;
 use esker_base::stats::Ticker;
 use esker_base::{ColumnFamilyId, Error, Result};
+use esker_format::write_batch::WriteBatch;
 use std::collections::BTreeSet;
 
 impl Db {
@@ -57,18 +58,24 @@ impl Db {
             return Ok(());
         }
         self.write_opt(options, &mut *batch)?;
+        self.flush_behind(&batch.batch);
+        Ok(())
+    }
+
+    /// Requests a flush of the families of a batch that is written, and counts the batch as
+    /// ingested.
+    pub(super) fn flush_behind(&self, batch: &WriteBatch) {
         let engine = self.engine();
         if let Some(statistics) = &engine.options.statistics {
             statistics.record_tick(Ticker::NumberWbwiIngest, 1);
         }
-        let named: BTreeSet<ColumnFamilyId> = batch.batch.iter().filter_map(|op| op.family()).collect();
+        let named: BTreeSet<ColumnFamilyId> = batch.iter().filter_map(|op| op.family()).collect();
         let open: Vec<_> = named.into_iter().filter(|id| engine.families.by_id(*id).is_some()).collect();
         // The batch is written. A flush that cannot begin leaves a background error, which the
         // next write reports.
         if let Err(e) = self.inner.write_path.flush(&open, FlushReason::ExternalFileIngestion, false) {
             esker_base::info_log!(engine.info_log, Warn, "An ingested batch waits for a later flush: {e}");
         }
-        Ok(())
     }
 
     fn check_ingested(&self, options: &WriteOptions, batch: &WriteBatchWithIndex) -> Result<()> {

@@ -4,6 +4,7 @@
 //! Source of names and defaults: RocksDB
 //! `include/rocksdb/utilities/{transaction_db,optimistic_transaction_db}.h`.
 
+use esker_format::write_batch::WriteBatch;
 use esker_lock::{LockerOptions, Locking, Timeout};
 use std::time::Duration;
 
@@ -131,6 +132,17 @@ pub struct TransactionOptions {
     pub skip_concurrency_control: bool,
     /// Whether the transaction may be committed without a prepare. Default true.
     pub skip_prepare: bool,
+    /// Whether the commit of a prepared transaction requests a flush of its families behind it, as
+    /// [`Db::ingest_write_batch_with_index`](crate::Db::ingest_write_batch_with_index) does. The
+    /// commit writes to memtables as others do. For `WriteCommitted`, and transactions without
+    /// timestamps. Default false.
+    pub commit_bypass_memtable: bool,
+    /// `commit_bypass_memtable` for transactions of at least this number of writes; 0, the default:
+    /// not by their number.
+    pub large_txn_commit_optimize_threshold: u32,
+    /// `commit_bypass_memtable` for transactions whose batch has at least this number of bytes; 0,
+    /// the default: not by their size.
+    pub large_txn_commit_optimize_byte_threshold: u64,
 }
 
 impl Default for TransactionOptions {
@@ -147,11 +159,24 @@ impl Default for TransactionOptions {
             write_batch_flush_threshold: -1,
             skip_concurrency_control: false,
             skip_prepare: true,
+            commit_bypass_memtable: false,
+            large_txn_commit_optimize_threshold: 0,
+            large_txn_commit_optimize_byte_threshold: 0,
         }
     }
 }
 
 impl TransactionOptions {
+    /// Whether the commit of this batch requests a flush: see `commit_bypass_memtable`.
+    pub(super) fn bypasses_memtable(&self, batch: &WriteBatch) -> bool {
+        let (least, least_bytes) =
+            (self.large_txn_commit_optimize_threshold, self.large_txn_commit_optimize_byte_threshold);
+        let count = batch.count();
+        self.commit_bypass_memtable && count > 0
+            || least > 0 && count >= least
+            || least_bytes > 0 && batch.data_size() as u64 >= least_bytes
+    }
+
     /// The options for the lock manager.
     pub(super) fn locker(&self, db: &TransactionDbOptions) -> LockerOptions {
         let own = u64::try_from(self.lock_timeout).ok().map(milliseconds);
@@ -178,6 +203,9 @@ esker_base::setters! {
         write_batch_flush_threshold: i64;
         skip_concurrency_control: bool;
         skip_prepare: bool;
+        commit_bypass_memtable: bool;
+        large_txn_commit_optimize_threshold: u32;
+        large_txn_commit_optimize_byte_threshold: u64;
     }
 }
 

@@ -21,7 +21,7 @@
 use super::batch_index::WriteBatchWithIndex;
 use super::db::{TransactionDbShared, lock};
 use super::former_values::{former_values, ops_by_key};
-use super::options::{IsolationLevel, TransactionOptions, timeout};
+use super::options::{IsolationLevel, TransactionOptions, WritePolicy, timeout};
 use super::spill::{SavePointPosition, Spilled};
 use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
 use crate::db::{ColumnFamilyHandle, Db};
@@ -526,12 +526,14 @@ impl Transaction {
                     Histogram::NumOpPerTransaction,
                     operations,
                 );
-                db.inner.write_path.commit_prepared(
-                    &core.write_options,
-                    name,
-                    stamp?,
-                    core.later_writes()?,
-                )?;
+                let (stamp, later) = (stamp?, core.later_writes()?);
+                let is_ingested = stamp.is_none()
+                    && self.shared.options.write_policy == WritePolicy::WriteCommitted
+                    && core.options.bypasses_memtable(core.batch.write_batch());
+                db.inner.write_path.commit_prepared(&core.write_options, name, stamp, later)?;
+                if is_ingested {
+                    db.flush_behind(core.batch.write_batch());
+                }
             }
             TransactionState::Committed => return Err(over("committed")),
             TransactionState::RolledBack => return Err(over("rolledback")),

@@ -300,7 +300,9 @@ impl Run<'_> {
                 db.write_opt(&options, &mut batch)
             }
             Store::Pessimistic(db) => {
-                let transaction = db.begin_transaction_opt(&options, &TransactionOptions::default());
+                let least = self.rng.u32(..8);
+                let of_transaction = TransactionOptions::default().large_txn_commit_optimize_threshold(least);
+                let transaction = db.begin_transaction_opt(&options, &of_transaction);
                 for write in writes {
                     let handle = &self.handles[family_of(write)];
                     match write {

@@ -3,7 +3,11 @@
 use super::options;
 use esker::comparator::BytewiseComparator;
 use esker::stats::{Statistics, Ticker};
-use esker::{ColumnFamilyId, Db, ErrorKind, Options, ReadOptions, WriteBatchWithIndex, WriteOptions};
+use esker::txn::{TransactionOptions, WritePolicy};
+use esker::{
+    ColumnFamilyId, Db, ErrorKind, Options, ReadOptions, TransactionDb, TransactionDbOptions,
+    WriteBatchWithIndex, WriteOptions,
+};
 use std::sync::Arc;
 
 fn unlogged() -> WriteOptions {
@@ -92,4 +96,45 @@ fn an_ingested_batch_shows_as_a_whole_and_is_flushed_without_a_wait() {
     db.wait_for_background_work().unwrap();
     assert_eq!(level0(&family), "1");
     assert_eq!(statistics.ticker_count(Ticker::NumberWbwiIngest), 1);
+}
+
+#[test]
+fn a_commit_is_flushed_behind_if_the_transactions_options_and_size_say_so() {
+    let always = TransactionOptions::default().commit_bypass_memtable(true);
+    let by_count = TransactionOptions::default().large_txn_commit_optimize_threshold(10);
+    let by_bytes = TransactionOptions::default().large_txn_commit_optimize_byte_threshold(1000);
+    let neither = TransactionOptions::default();
+    for (options, keys, value_bytes, is_prepared, policy, expected) in [
+        (&always, 1, 1, true, WritePolicy::WriteCommitted, true),
+        (&always, 0, 1, true, WritePolicy::WriteCommitted, false),
+        (&always, 1, 1, false, WritePolicy::WriteCommitted, false),
+        (&always, 1, 1, true, WritePolicy::WritePrepared, false),
+        (&by_count, 9, 300, true, WritePolicy::WriteCommitted, false),
+        (&by_count, 10, 1, true, WritePolicy::WriteCommitted, true),
+        (&by_bytes, 2, 300, true, WritePolicy::WriteCommitted, false),
+        (&by_bytes, 2, 600, true, WritePolicy::WriteCommitted, true),
+        (&neither, 20, 600, true, WritePolicy::WriteCommitted, false),
+    ] {
+        let what = format!("{keys} keys of {value_bytes} bytes, {is_prepared}, {policy:?}, {options:?}");
+        let mut db_options = self::options();
+        let statistics = Arc::new(Statistics::new());
+        db_options.db.statistics = Some(statistics.clone());
+        let of_db = TransactionDbOptions::default().write_policy(policy);
+        let db = TransactionDb::open(&db_options, &of_db, "/db").unwrap();
+        let txn = db.begin_transaction_opt(&WriteOptions::new(), options);
+        txn.set_name(b"large").unwrap();
+        for n in 0..keys {
+            txn.put(format!("{n:03}"), vec![b'v'; value_bytes]).unwrap();
+        }
+        if is_prepared {
+            txn.prepare().unwrap();
+        }
+        txn.commit().unwrap();
+        db.db().wait_for_background_work().unwrap();
+        assert_eq!(statistics.ticker_count(Ticker::NumberWbwiIngest), u64::from(expected), "{what}");
+        let level0 = db.db().property("rocksdb.num-files-at-level0").unwrap();
+        assert_eq!(level0, if expected { "1" } else { "0" }, "{what}");
+        let last = db.db().get(format!("{:03}", i32::max(keys - 1, 0))).unwrap();
+        assert_eq!(last.map(|value| value.len()), (keys > 0).then_some(value_bytes), "{what}");
+    }
 }
