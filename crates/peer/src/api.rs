@@ -361,6 +361,8 @@ c_functions! {
     since 8: {
         ingestexternalfileoptions_set_link_files(options: *mut IngestOptions, value: c_uchar);
         ingestexternalfileoptions_set_allow_db_generated_files(options: *mut IngestOptions, value: c_uchar);
+        options_enable_statistics(options: *mut Options);
+        options_set_row_cache(options: *mut Options, cache: *mut Cache);
         cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
         compactionservice_create(
             state: *mut c_void, destructor: unsafe extern "C" fn(*mut c_void), schedule: ScheduleJob,

@@ -9,6 +9,7 @@
 //!     order: snapshots, then families, then the database.
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
+mod counted;
 mod cursor;
 mod ingest;
 mod traces;

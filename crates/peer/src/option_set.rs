@@ -93,6 +93,20 @@ impl OptionSet {
         }
     }
 
+    /// Adds statistics, and a row cache of this many bytes unless that is 0.
+    pub(crate) fn count(&mut self, row_cache_bytes: usize) {
+        // SAFETY: the options are live.
+        unsafe { (self.api.options_enable_statistics.expect(NEEDS_11))(self.ptr) };
+        if row_cache_bytes > 0 {
+            // SAFETY: no requirements.
+            let cache = unsafe { (self.api.cache_create_lru)(row_cache_bytes) };
+            // SAFETY: options and cache are live. The options share the cache.
+            unsafe { (self.api.options_set_row_cache.expect(NEEDS_11))(self.ptr, cache) };
+            // SAFETY: the cache was made above, and is not used again.
+            unsafe { (self.api.cache_destroy)(cache) };
+        }
+    }
+
     /// Sets the comparator of the options.
     pub(crate) fn order_by(&mut self, order: StampedOrder) {
         let set = self.api.options_set_comparator.expect(NEEDS_11);

@@ -29,6 +29,7 @@ mod locked;
 mod log_header;
 mod matrix;
 mod odd_directories;
+mod option_effects;
 mod paths;
 mod peer_process;
 mod ping_pong;
