@@ -11,8 +11,8 @@ use esker::internals::format::properties::IndexType;
 use esker::internals::format::trailer::ChecksumType;
 use esker::internals::table::IndexShorteningMode;
 use esker::options::{
-    BlockBasedTableOptions, ColumnFamilyOptions, CompactionPri, CompactionStyle, CompressionType, DbOptions,
-    Statistics, StatsLevel, TargetVersion, WriteBufferManager,
+    BlockBasedTableOptions, BlockCache, CacheOptions, ColumnFamilyOptions, CompactionPri, CompactionStyle,
+    CompressionType, DbOptions, Statistics, StatsLevel, TargetVersion, WriteBufferManager,
 };
 use esker::perf_context::PerfLevel;
 use esker::{Error, Options, Result, builtin, comparator, prefix};
@@ -100,6 +100,10 @@ fn db_options(flags: &Flags) -> Result<DbOptions> {
         statistics.set_stats_level(stats_level(flags.stats_level)?);
         db.statistics = Some(Arc::new(statistics));
     }
+    if flags.row_cache_size > 0 {
+        let capacity = number("row_cache_size", flags.row_cache_size)?;
+        db.row_cache = Some(Arc::new(BlockCache::lru(&CacheOptions::with_capacity(capacity))?));
+    }
     if flags.rate_limiter_bytes_per_sec > 0 {
         let period = number("rate_limiter_refill_period_us", flags.rate_limiter_refill_period_us)?;
         let new = if flags.rate_limiter_auto_tuned { RateLimiter::auto_tuned } else { RateLimiter::new };
@@ -172,6 +176,8 @@ fn family_options(flags: &Flags) -> Result<ColumnFamilyOptions> {
         force_consistency_checks: flags.force_consistency_checks,
         optimize_filters_for_hits: flags.optimize_filters_for_hits,
         report_bg_io_stats: flags.report_bg_io_stats,
+        sample_for_compression: number("sample_for_compression", flags.sample_for_compression)?,
+        uncache_aggressiveness: flags.uncache_aggressiveness,
         table: table_options(flags)?,
         ..ColumnFamilyOptions::default()
     };

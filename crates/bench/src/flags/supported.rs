@@ -350,6 +350,12 @@ flags! {
     compression_zstd_max_train_bytes: i32 = 0;
     /// The engine's option of this name.
     compression_parallel_threads: i32 = 1;
+    /// The engine's option of this name.
+    sample_for_compression: i64 = 0;
+    /// Bytes of a cache for rows of tables; 0: none.
+    row_cache_size: i64 = 0;
+    /// The engine's option of this name.
+    uncache_aggressiveness: u32 = 0;
     /// The first compressed level; negative: all levels are compressed.
     min_level_to_compress: i32 = -1;
 
