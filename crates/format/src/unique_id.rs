@@ -9,6 +9,7 @@
 //!
 //! Page: `docs/format/properties.md`.
 
+use crate::properties::TableProperties;
 use esker_base::hash::xxh3_128;
 
 const LOWER_DIGITS: usize = 12;
@@ -57,10 +58,65 @@ pub fn unique_id(db_id: &str, db_session_id: &str, file_number: u64) -> Option<[
     if db_id.is_empty() || file_number == 0 {
         return None;
     }
+    let (id, _) = extended(db_id, db_session_id, file_number)?;
+    Some(id)
+}
+
+/// The internal unique id, and the word that RocksDB's extended form has besides.
+fn extended(db_id: &str, db_session_id: &str, file_number: u64) -> Option<([u64; 2], u64)> {
     let (upper, lower) = parse_session_id(db_session_id)?;
     let hash = xxh3_128(db_id.as_bytes(), upper);
     let high = u64::try_from(hash >> 64).unwrap_or(0);
-    Some([lower, high ^ file_number])
+    let low = u64::try_from(hash & u128::from(u64::MAX)).unwrap_or(0);
+    Some(([lower, high ^ file_number], low))
+}
+
+impl TableProperties {
+    /// A stable id of 128 bits that no other table has: RocksDB's
+    /// `GetUniqueIdFromTableProperties`. `None` if the table does not name the database and the
+    /// session that wrote it, as before RocksDB 6.24.
+    ///
+    /// ```
+    /// use esker_format::properties::TableProperties;
+    /// let properties = TableProperties {
+    ///     db_id: "50e94cd6-a3cd-4257-9649-20617c98006b".to_owned(),
+    ///     db_session_id: "1IX334BC65LO07IUIZCW".to_owned(),
+    ///     orig_file_number: 9,
+    ///     ..TableProperties::absent()
+    /// };
+    /// let extended = properties.extended_unique_id().expect("it names its session");
+    /// assert_eq!(properties.unique_id().expect("it names its session"), extended[..16]);
+    /// assert_eq!(TableProperties::absent().unique_id(), None);
+    /// ```
+    pub fn unique_id(&self) -> Option<[u8; 16]> {
+        self.extended_unique_id()?.first_chunk().copied()
+    }
+
+    /// [`unique_id`](Self::unique_id) with 64 bits more, for tables of a vast fleet in one store:
+    /// RocksDB's `GetExtendedUniqueIdFromTableProperties`.
+    pub fn extended_unique_id(&self) -> Option<[u8; 24]> {
+        if self.db_id.is_empty() || self.orig_file_number == 0 {
+            return None;
+        }
+        let (internal, more) = extended(&self.db_id, &self.db_session_id, self.orig_file_number)?;
+        let [low, high] = public_unique_id(internal);
+        let words = [low, high, more.wrapping_add(low).wrapping_add(high)];
+        let mut bytes = [0; 24];
+        bytes.chunks_exact_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+        Some(bytes)
+    }
+}
+
+/// A unique id, or its beginning, as hexadecimal digits with a `-` between words of 64 bits:
+/// RocksDB's `UniqueIdToHumanString`.
+///
+/// ```
+/// use esker_format::unique_id::unique_id_to_human_string;
+/// assert_eq!(unique_id_to_human_string(&[0x64; 10]), "6464646464646464-6464");
+/// ```
+pub fn unique_id_to_human_string(id: &[u8]) -> String {
+    let words = id.chunks(8).map(|word| word.iter().map(|byte| format!("{byte:02X}")).collect::<String>());
+    words.collect::<Vec<_>>().join("-")
 }
 
 /// The public form of an internal unique id, which tools print. It has the same information, with
@@ -104,6 +160,27 @@ fn avalanche(mut hash: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The id that a tool of RocksDB 7.8.3 prints has the bytes of `unique_id`.
+    #[test]
+    fn ids_of_properties_are_the_public_ones() {
+        let properties = TableProperties {
+            db_id: "50e94cd6-a3cd-4257-9649-20617c98006b".to_owned(),
+            db_session_id: "1IX334BC65LO07IUIZCW".to_owned(),
+            orig_file_number: 9,
+            ..TableProperties::absent()
+        };
+        let id = unique_id(&properties.db_id, &properties.db_session_id, 9).unwrap();
+        let public = public_unique_id(id).map(u64::to_le_bytes).concat();
+        assert_eq!(properties.unique_id().unwrap()[..], public);
+        let extended = properties.extended_unique_id().unwrap();
+        assert_eq!(extended[..16], public);
+        assert_ne!(extended[16..], [0; 8]);
+        let text = unique_id_to_human_string(&extended);
+        assert_eq!((text.len(), text.split('-').count()), (50, 3));
+        let nameless = TableProperties { db_session_id: String::new(), ..properties };
+        assert_eq!((nameless.unique_id(), nameless.extended_unique_id()), (None, None));
+    }
 
     #[test]
     fn unique_ids_equal_rocksdbs() {

@@ -17,6 +17,7 @@
 //!  5. A protected batch has a checksum of each counted op, made of the caller's arguments
 //!     (`protection.rs`).
 
+mod kinds;
 mod op;
 mod protection;
 #[cfg(test)]
