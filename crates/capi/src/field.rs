@@ -358,9 +358,10 @@ pub trait Code: Sized {
 }
 
 use esker::options::{
-    BlockSearchType, BottommostLevelCompaction, CacheTier, ChecksumType, CompactionPri, CompactionStopStyle,
-    CompactionStyle, CompressionType, DataBlockIndexType, IndexShorteningMode, IndexType, InfoLogLevel,
-    IoPriority, PinningTier, PrepopulateBlobCache, PrepopulateBlockCache, Temperature, WalRecoveryMode,
+    BlobGarbageCollectionPolicy, BlockSearchType, BottommostLevelCompaction, CacheTier, ChecksumType,
+    CompactionPri, CompactionStopStyle, CompactionStyle, CompressionType, DataBlockIndexType,
+    IndexShorteningMode, IndexType, InfoLogLevel, IoPriority, PinningTier, PrepopulateBlobCache,
+    PrepopulateBlockCache, Temperature, WalRecoveryMode,
 };
 use esker::{ColumnFamilyId, FileNumber, ReadTier, SequenceNumber};
 
@@ -394,6 +395,7 @@ enumerations! {
     Temperature { Unknown = 0, Hot = 4, Warm = 8, Cool = 10, Cold = 12, Ice = 16 }
     CacheTier { VolatileTier = 0, VolatileCompressedTier = 1, NonVolatileBlockTier = 2 }
     PrepopulateBlobCache { Disable = 0, FlushOnly = 1 }
+    BlobGarbageCollectionPolicy { Force = 0, Disable = 1, UseDefault = 2 }
     BlockSearchType { Binary = 0, Interpolation = 1, Auto = 2 }
 }
 

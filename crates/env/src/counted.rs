@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::direct::Alignment;
 use crate::fs::{RandomAccessFile, WritableFile};
 use esker_base::iostats_context::with_live_iostats;
-use esker_base::stats::{Histogram, Statistics, Ticker};
+use esker_base::stats::{Histogram, HistogramStat, Statistics, Ticker};
 use esker_base::{IoActivity, Result};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -40,6 +40,8 @@ pub struct ReadCounter {
     pub is_last_level: bool,
     /// The file's temperature, as the MANIFEST stores it; 0: unknown.
     pub temperature: u8,
+    /// Gets the time of each read, too: those of files of one level, or of blob files, of a family.
+    pub latencies: Option<Arc<HistogramStat>>,
 }
 
 impl ReadCounter {
@@ -80,13 +82,14 @@ impl ReadCounter {
 
     /// Starts to time another part of a read, such as decompression, for `histogram`.
     pub fn time(&self, histogram: Histogram) -> IoWatch<'_> {
-        IoWatch::start(&self.statistics, &*self.clock, [Some(histogram), None])
+        IoWatch::start(&self.statistics, &*self.clock, [Some(histogram), None], None)
     }
 
     /// Starts the time of a read, or of several reads that go together.
     pub fn watch(&self) -> IoWatch<'_> {
         let activity = IoActivity::current().read_histogram(&self.statistics);
-        IoWatch::start(&self.statistics, &*self.clock, [Some(self.histogram), activity])
+        let histograms = [Some(self.histogram), activity];
+        IoWatch::start(&self.statistics, &*self.clock, histograms, self.latencies.as_deref())
     }
 }
 
@@ -96,6 +99,7 @@ pub struct IoWatch<'a> {
     statistics: &'a Statistics,
     clock: &'a dyn Clock,
     histograms: [Option<Histogram>; 2],
+    latencies: Option<&'a HistogramStat>,
     begun: Option<u64>,
 }
 
@@ -104,9 +108,10 @@ impl<'a> IoWatch<'a> {
         statistics: &'a Statistics,
         clock: &'a dyn Clock,
         histograms: [Option<Histogram>; 2],
+        latencies: Option<&'a HistogramStat>,
     ) -> IoWatch<'a> {
         let begun = statistics.collects_times().then(|| clock.monotonic_nanos());
-        IoWatch { statistics, clock, histograms, begun }
+        IoWatch { statistics, clock, histograms, latencies, begun }
     }
 
     /// Ends without adding anything.
@@ -121,6 +126,9 @@ impl Drop for IoWatch<'_> {
         let micros = self.clock.monotonic_nanos().saturating_sub(begun) / 1000;
         for histogram in self.histograms.into_iter().flatten() {
             self.statistics.report_time_to_histogram(histogram, micros);
+        }
+        if let Some(latencies) = self.latencies {
+            latencies.add(micros);
         }
     }
 }
@@ -217,7 +225,7 @@ impl std::fmt::Debug for CountedWritableFile {
 impl WritableFile for CountedWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         let histograms = [Some(self.histogram), IoActivity::current().write_histogram()];
-        let _watch = IoWatch::start(&self.statistics, &*self.clock, histograms);
+        let _watch = IoWatch::start(&self.statistics, &*self.clock, histograms, None);
         self.inner.append(data)
     }
     fn flush(&mut self) -> Result<()> {

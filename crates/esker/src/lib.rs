@@ -183,8 +183,9 @@ pub use backup::{
 };
 pub use db::{
     AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db,
-    FileIngestionHandle, GetOutput, IngestExternalFileArg, OpenMode, QuarantinedTable, StatsHistoryIterator,
-    WalIterator, WideColumns, destroy_db, destroy_db_cf,
+    FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode, QuarantinedTable,
+    StatsHistoryIterator, WalIterator, WalLock, WideColumns, approximate_memory_usage_by_type, destroy_db,
+    destroy_db_cf, option_change_migration,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -197,6 +198,7 @@ pub use esker_base::{
 pub use esker_encryption as encryption;
 pub use esker_format::builtin;
 pub use esker_format::properties::TableProperties;
+pub use esker_format::unique_id::unique_id_to_human_string;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};
 pub use explain::ExplainScan;

@@ -57,5 +57,5 @@ pub use options::{
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
-pub use table_cache::{TableCache, TableCacheOptions, TableFile};
+pub use table_cache::{ReadLatencies, TableCache, TableCacheOptions, TableFile};
 pub use writer::{TableBuilder, TableFileInfo};

@@ -88,6 +88,7 @@ fn counted(file: Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Arc
         histogram: Histogram::SstReadMicros,
         is_last_level: options.is_last_level,
         temperature: options.temperature,
+        latencies: options.latencies.clone(),
     };
     Arc::new(CountedRandomAccessFile::new(file, counter))
 }

@@ -7,7 +7,7 @@ use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateB
 use crate::trace::BlockCacheTracer;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
-use esker_base::stats::Statistics;
+use esker_base::stats::{HistogramStat, Statistics};
 use esker_base::sync::atomic::AtomicU32;
 use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber};
 use esker_cache::Role;
@@ -443,6 +443,8 @@ pub struct TableReaderOptions {
     pub expected_unique_id: Option<[u64; 2]>,
     /// Counts cache hits, filters and reads.
     pub statistics: Option<Arc<Statistics>>,
+    /// Gets the time of each read of the file, if there are statistics.
+    pub latencies: Option<Arc<HistogramStat>>,
     /// The tracer of its database, and the name of its column family.
     pub tracer: Option<(Arc<BlockCacheTracer>, Arc<str>)>,
     /// The clock for deadlines of reads; by default the machine's.
@@ -480,6 +482,7 @@ impl TableReaderOptions {
             largest_key: None,
             expected_unique_id: None,
             statistics: None,
+            latencies: None,
             tracer: None,
             clock: Arc::new(SystemClock),
             tail_size: 0,

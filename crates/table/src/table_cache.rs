@@ -18,7 +18,9 @@ use crate::reader::TableReader;
 use crate::trace::{BlockCacheTracer, called_by};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
-use esker_base::stats::{Histogram, Statistics, Ticker, record_tick, report_time_to_histogram};
+use esker_base::stats::{
+    Histogram, HistogramStat, Statistics, Ticker, record_tick, report_time_to_histogram,
+};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
@@ -84,6 +86,39 @@ pub struct TableFile<'a> {
     pub level: Option<usize>,
 }
 
+/// Microseconds of the reads of a family's files.
+#[derive(Debug)]
+pub struct ReadLatencies {
+    levels: Vec<Arc<HistogramStat>>,
+    blobs: Arc<HistogramStat>,
+}
+
+impl ReadLatencies {
+    fn new(num_levels: usize) -> ReadLatencies {
+        ReadLatencies { levels: (0..num_levels).map(|_| Arc::default()).collect(), blobs: Arc::default() }
+    }
+
+    /// Those of tables that were opened in this level.
+    fn of_level(&self, level: usize) -> Option<Arc<HistogramStat>> {
+        self.levels.get(level).cloned()
+    }
+
+    /// Those of tables, level by level.
+    pub fn levels(&self) -> impl Iterator<Item = &HistogramStat> {
+        self.levels.iter().map(|level| &**level)
+    }
+
+    /// Those of blob files.
+    pub fn blobs(&self) -> &HistogramStat {
+        &self.blobs
+    }
+
+    /// Begins again.
+    pub fn clear(&self) {
+        self.levels().chain([self.blobs()]).for_each(HistogramStat::clear);
+    }
+}
+
 /// The open readers of one family.
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
@@ -94,6 +129,8 @@ pub struct TableCache {
     block_protection: AtomicUsize,
     uncache_aggressiveness: Arc<AtomicU32>,
     blobs: Arc<BlobSource>,
+    /// Times of reads, if there are statistics.
+    latencies: Option<ReadLatencies>,
     /// Held while a file is opened; picked by its number.
     openers: [Mutex<()>; OPENERS],
 }
@@ -121,7 +158,9 @@ impl TableCache {
             statistics: options.statistics.clone(),
             clock: options.clock.clone(),
         };
-        let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
+        let latencies = options.statistics.as_ref().map(|_| ReadLatencies::new(options.num_levels));
+        let of_blobs = latencies.as_ref().map(|all| Arc::clone(&all.blobs));
+        let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options).with_latencies(of_blobs));
         let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
         let uncache_aggressiveness = Arc::new(AtomicU32::new(options.uncache_aggressiveness));
         let table_options = Mutex::new(Arc::clone(&options.table_options));
@@ -134,6 +173,7 @@ impl TableCache {
             block_protection,
             uncache_aggressiveness,
             blobs,
+            latencies,
             openers: std::array::from_fn(|_| Mutex::new(())),
         }
     }
@@ -141,6 +181,11 @@ impl TableCache {
     /// The statistics that count reads of tables.
     pub fn statistics(&self) -> Option<&Arc<Statistics>> {
         self.options.statistics.as_ref()
+    }
+
+    /// Microseconds of the reads of the family's files; `None` without statistics.
+    pub fn latencies(&self) -> Option<&ReadLatencies> {
+        self.latencies.as_ref()
     }
 
     /// The prefix extractor that tables are opened with.
@@ -200,6 +245,7 @@ impl TableCache {
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
         options.tail_size = meta.tail_size;
         options.statistics = self.options.statistics.clone();
+        options.latencies = self.latencies.as_ref().and_then(|all| all.of_level(file.level?));
         options.clock = self.options.clock.clone();
         options.tracer = Some((self.options.open_files.tracer().clone(), self.options.family_name.clone()));
         let _opening = called_by(TableReaderCaller::Prefetch, None);

@@ -30,7 +30,7 @@ use crate::merge::CompactionIteratorStats;
 use crate::merge::compaction_iter::BlobTally;
 use crate::observe::CompactionJobInfo;
 use crate::options::{ColumnFamilyOptions, ConcurrentTaskLimiter, TaskToken};
-use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
+use crate::picker::{CompactionPlan, CompactionReason, Overrides, PickContext, RunningId, pick};
 use crate::snapshot::SectionsForJob;
 use crate::version::LogOptions;
 use esker_base::stats::{Histogram, Ticker, record_tick};
@@ -364,8 +364,10 @@ type Readers<'a> = (&'a [SequenceNumber], Option<&'a SectionsForJob>);
 /// Runs all key ranges; again without the compaction service, if its workers have left entries of
 /// the inputs out.
 fn run_all(engine: &Arc<Engine>, task: &Task, job: u64, readers: Readers<'_>) -> Vec<SubjobResult> {
-    // A worker of the compaction service does not know which transactions are prepared.
-    let remote = engine.options.compaction_service.is_some() && readers.1.is_none();
+    // A worker of the compaction service does not know which transactions are prepared, nor what
+    // the caller wants otherwise than the options.
+    let has_wishes = task.plan.overrides != Overrides::default();
+    let remote = engine.options.compaction_service.is_some() && readers.1.is_none() && !has_wishes;
     let results = run_subjobs(engine, task, job, readers, remote);
     let failed = results.iter().any(|r| r.result.is_some());
     if failed || !remote::lacks_entries(engine, &task.cf, &task.plan, &results) {

@@ -9,10 +9,10 @@ use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, queue_if_due, release_marks};
 use crate::files::open_table::open_at_pace;
-use crate::observe::CompactionJobInfo;
-use crate::options::{CompactRangeOptions, CompactionOptions};
+use crate::observe::{CompactionJobInfo, Temperature};
+use crate::options::{BlobGarbageCollectionPolicy, CompactRangeOptions, CompactionOptions};
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
-use crate::picker::{CompactionPlan, can_be_asked};
+use crate::picker::{CompactionPlan, Overrides, can_be_asked};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
@@ -194,8 +194,16 @@ pub(crate) fn compact_files(
     let Some(found) = state.family_mut(family.id) else {
         return Err(Error::column_family_dropped("compact_files: the family was dropped"));
     };
-    let (version, running, path) = (&found.version, &found.running, options.output_path_id);
-    let mut plan = pick_files(version, &found.compaction_options, running, files, output_level, path)?;
+    let overrides = Overrides {
+        compression: options.compression,
+        temperature: Some(options.output_temperature_override).filter(|t| *t != Temperature::Unknown),
+        ..Overrides::default()
+    };
+    let (version, running) = (&found.version, &found.running);
+    let may_move = options.allow_trivial_move && overrides == Overrides::default();
+    let how = (options.output_path_id, may_move);
+    let mut plan = pick_files(version, &found.compaction_options, running, files, output_level, how)?;
+    plan.overrides = overrides;
     if output_level > 0 {
         // The caller sets the size of outputs, so outputs are not cut at the bounds of grandparent
         // files.
@@ -203,12 +211,17 @@ pub(crate) fn compact_files(
         plan.target_file_size = options.output_file_size_limit;
         plan.max_output_file_size = options.output_file_size_limit;
     }
+    let moved: Vec<FileNumber> = match plan.is_trivial_move {
+        true => plan.moved_files().map(|(_, file)| file.number).collect(),
+        false => Vec::new(),
+    };
     let canceled = options.canceled.clone().unwrap_or_default();
     let id = queue(engine, &mut state, plan, options.max_subcompactions, canceled);
     state.manual_compactions.iter_mut().filter(|m| m.id == id).for_each(|m| m.wants_info = wants_info);
     drop(state);
     let (files, info) = wait(engine, id)?;
-    files.map(|files| (files, info))
+    // A move writes no files. As in RocksDB, the caller gets the moved ones.
+    files.map(|files| (if files.is_empty() { moved } else { files }, info))
 }
 
 /// Files that a `compact_files` has written, and the description of its job.
@@ -308,6 +321,7 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
             }
             ManualStep::Run(mut plan) => {
                 plan.trim_ts.clone_from(&range.trim_ts);
+                plan.overrides = overrides(range.options);
                 // As in RocksDB, with a compaction service several files of level 0 are compacted,
                 // not moved: they might overlap.
                 let is_for_service = engine.options.compaction_service.is_some()
@@ -318,6 +332,20 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
                 return Ok(Some(queue(engine, &mut state, *plan, threads, canceled)));
             }
         }
+    }
+}
+
+/// The wishes of a caller about blob files.
+fn overrides(options: &CompactRangeOptions) -> Overrides {
+    let cutoff = options.blob_garbage_collection_age_cutoff;
+    Overrides {
+        blob_garbage_collection: match options.blob_garbage_collection_policy {
+            BlobGarbageCollectionPolicy::Force => Some(true),
+            BlobGarbageCollectionPolicy::Disable => Some(false),
+            BlobGarbageCollectionPolicy::UseDefault => None,
+        },
+        blob_age_cutoff: (0.0..=1.0).contains(&cutoff).then_some(cutoff),
+        ..Overrides::default()
     }
 }
 

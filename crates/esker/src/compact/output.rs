@@ -117,9 +117,9 @@ impl<'a> Outputs<'a> {
                 level: plan.output_level,
                 is_bottommost: plan.is_bottommost,
                 target_file_size: plan.target_file_size,
-                temperature: context
-                    .family_options
-                    .temperature_of(plan.output_level, plan.version.num_levels()),
+                temperature: plan.overrides.temperature.unwrap_or_else(|| {
+                    context.family_options.temperature_of(plan.output_level, plan.version.num_levels())
+                }),
                 old_before: SequenceNumber::MAX,
             },
             epoch_number: inputs().map(|f| f.epoch_number).min().unwrap_or(0),
@@ -152,7 +152,8 @@ impl<'a> Outputs<'a> {
         let mut outputs = Outputs::new(context, plan, numbers, compression);
         outputs.table.level = young.level;
         outputs.table.is_bottommost = false;
-        outputs.table.temperature = context.family_options.default_write_temperature;
+        outputs.table.temperature =
+            plan.overrides.temperature.unwrap_or(context.family_options.default_write_temperature);
         outputs.table.oldest_seconds = outputs.table.oldest_seconds.max(young.oldest_seconds);
         outputs.part = Some(Part { is_young: true, after: young.after });
         outputs
@@ -332,11 +333,13 @@ impl<'a> Outputs<'a> {
 /// as large a share as the age cutoff says. RocksDB `db/compaction/compaction_iterator.cc`
 /// (`ComputeBlobGarbageCollectionCutoffFileNumber`).
 fn relocate_before(options: &ColumnFamilyOptions, plan: &CompactionPlan) -> FileNumber {
-    if !options.enable_blob_garbage_collection {
+    let wishes = &plan.overrides;
+    if !wishes.blob_garbage_collection.unwrap_or(options.enable_blob_garbage_collection) {
         return FileNumber(0);
     }
     let files = plan.version.blob_files();
-    let cutoff = (options.blob_garbage_collection_age_cutoff * files.len() as f64) as usize;
+    let age_cutoff = wishes.blob_age_cutoff.unwrap_or(options.blob_garbage_collection_age_cutoff);
+    let cutoff = (age_cutoff * files.len() as f64) as usize;
     files.keys().nth(cutoff).copied().unwrap_or(FileNumber(u64::MAX))
 }
 

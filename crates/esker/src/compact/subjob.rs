@@ -445,6 +445,7 @@ pub(super) fn output_compression(
 ) -> (CompressionType, CompressionOptions) {
     let (compression, opts) =
         options.compression_for(plan.output_level, base_level(plan, options), plan.is_bottommost);
+    let compression = plan.overrides.compression.unwrap_or(compression);
     (if plan.never_compress { CompressionType::None } else { compression }, opts)
 }
 

@@ -156,7 +156,7 @@ impl Db {
     }
 
     /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, waits,
-    /// and returns the tables written. Tables between them, and overlapping tables down to that
+    /// and returns the tables written, or moved with `allow_trivial_move`. Tables between them, and overlapping tables down to that
     /// level, are merged too: older entries must not stay above newer ones. Unlike in RocksDB, a
     /// background thread does the work.
     ///

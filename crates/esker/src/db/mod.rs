@@ -11,13 +11,13 @@
 //!  3. Reads: `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`,
 //!     `ranges`, `snapshots`, `own_writes`, `entities`, `explain`.
 //!  4. Writes: `writes` with `batch_arg`.
-//!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `verify` and
-//!     `history`;
-//!     `set_options`, `resume`, `close`, `destroy`.
-//!  6. Observation: `properties`, `stats_dump`, `stats_history`, `traces`, `updates` (the WAL, for
-//!     users).
+//!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `lock_wal`,
+//!     `verify` and `history`; `set_options`, `option_change`, `resume`, `close`, `destroy`.
+//!  6. Observation: `properties`, `aggregates`, `table_facts`, `stats_dump`, `stats_history`,
+//!     `traces`, `updates` (the WAL, for users).
 //!  7. Timers: `compaction_timer` (compactions that become due with time), `recorded_times`.
 
+mod aggregates;
 pub(crate) mod batch_arg;
 mod catch_up;
 mod clip;
@@ -38,6 +38,7 @@ mod ingest;
 mod jobs;
 mod leftovers;
 mod live_files;
+mod lock_wal;
 mod log_header;
 mod maintenance;
 mod merge_operands;
@@ -48,6 +49,7 @@ mod open_and_compact;
 mod open_tables;
 mod opening;
 mod operands;
+mod option_change;
 mod own_writes;
 mod properties;
 mod ranges;
@@ -60,12 +62,14 @@ mod set_options;
 mod snapshots;
 mod stats_dump;
 mod stats_history;
+mod table_facts;
 mod traces;
 mod trim_history;
 mod updates;
 mod verify;
 mod writes;
 
+pub use aggregates::{MemoryUsageType, approximate_memory_usage_by_type};
 pub use batch_arg::BatchArg;
 pub use coalescing::CoalescingIterator;
 pub use column_family::ColumnFamilyHandle;
@@ -77,9 +81,11 @@ pub use entities::{AttributeGroup, WideColumns};
 pub(crate) use identity::load_or_create_identity;
 pub use ingest::{FileIngestionHandle, IngestExternalFileArg};
 pub(crate) use live_files::LiveCut;
+pub use lock_wal::WalLock;
 pub use metadata_reads::GetOutput;
 pub(crate) use open_tables::table_capacity;
 pub use opening::OpenMode;
+pub use option_change::option_change_migration;
 pub(crate) use recover::{check_for_forgotten_wal_dir, simplify_entity};
 pub use scans::internal_iterator;
 pub use stats_history::StatsHistoryIterator;

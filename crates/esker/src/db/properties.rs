@@ -8,14 +8,14 @@ use crate::cf::{ColumnFamily, FamilyState};
 use crate::engine::{DbState, Engine};
 use crate::files::open_table::open_file;
 use crate::observe::{LevelStats, Property, StallCounts, WriteStallCondition, parse_property};
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, SizeApproximationOptions};
 use crate::picker::score::scores;
 use crate::snapshot::SnapshotList;
 use crate::version::blob_meta::BlobFileMeta;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key;
 use esker_format::properties::TableProperties;
 use std::collections::BTreeMap;
@@ -89,6 +89,51 @@ impl Db {
         sizes.sum()
     }
 
+    /// Estimates the bytes of each of the ranges of keys, begin included and end excluded, without
+    /// timestamps. It is RocksDB's `GetApproximateSizes` with its options.
+    ///
+    /// ```
+    /// use esker::options::SizeApproximationOptions;
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel".repeat(1000))?;
+    /// let family = db.default_column_family();
+    /// let options = SizeApproximationOptions::default().include_memtables(true);
+    /// let sizes = db.approximate_sizes(&options, &family, &[(b"a", b"f"), (b"x", b"z")])?;
+    /// assert!(sizes[0] > 0 && sizes[1] == 0);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the options leave out everything, or the family is one of another
+    /// database · `NotSupported` in a forked child process.
+    pub fn approximate_sizes(
+        &self,
+        options: &SizeApproximationOptions,
+        family: &ColumnFamilyHandle,
+        ranges: &[(&[u8], &[u8])],
+    ) -> Result<Vec<u64>> {
+        self.inner.check_family(&family.cf)?;
+        if !options.include_memtables && !options.include_files && !options.include_blob_files {
+            return Err(Error::invalid_argument("Invalid options"));
+        }
+        let super_version = family.cf.pinned_super_version();
+        let version = &super_version.version;
+        let blob_bytes: u64 = version.blob_files().values().map(BlobFileMeta::file_size).sum();
+        let blobs_per_byte = blob_bytes as f64 / version.total_size().max(1) as f64;
+        let sizes = ranges.iter().map(|(begin, end)| {
+            let in_files = size_in_files(&family.cf, version, (begin, end), options.files_size_error_margin);
+            let of_files = if options.include_files { in_files } else { 0 };
+            let of_memtables = if options.include_memtables {
+                self.approximate_memtable_size(family, begin, end)
+            } else {
+                0
+            };
+            let of_blobs = if options.include_blob_files { in_files as f64 * blobs_per_byte } else { 0.0 };
+            of_files + of_memtables + of_blobs as u64
+        });
+        Ok(sizes.collect())
+    }
+
     /// Estimates the memtable bytes of the keys from `begin` to `end` (exclusive), which are given
     /// without timestamps.
     pub fn approximate_memtable_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
@@ -134,9 +179,14 @@ impl Db {
             }
             Property::Stats => {
                 let of_family = stats_dump::family_stats(engine, family.id())?;
-                return Some(of_family + &stats_dump::db_stats(engine));
+                let of_files = stats_dump::file_histogram(&family.cf);
+                return Some(of_family + &of_files + &stats_dump::db_stats(engine));
             }
-            Property::CfStats | Property::CfStatsNoFileHistogram => {
+            Property::CfStats => {
+                let of_family = stats_dump::family_stats(engine, family.id())?;
+                return Some(of_family + &stats_dump::file_histogram(&family.cf));
+            }
+            Property::CfStatsNoFileHistogram => {
                 return stats_dump::family_stats(engine, family.id());
             }
             _ => {}
@@ -221,6 +271,29 @@ fn newest_version(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
 /// The internal key in front of all versions of `user_key`.
 fn before_all_versions(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
     key::seek_key(&newest_version(cf, user_key), SequenceNumber::MAX)
+}
+
+/// Estimates the bytes of tables between two user keys. `margin`: see
+/// [`SizeApproximationOptions::files_size_error_margin`].
+fn size_in_files(cf: &ColumnFamily, version: &Version, (begin, end): (&[u8], &[u8]), margin: f64) -> u64 {
+    let (start, limit) = (before_all_versions(cf, begin), before_all_versions(cf, end));
+    let (mut whole, mut touched, mut parts) = (0, 0, Vec::new());
+    for (_, file) in version.all_files() {
+        let begins_within = cf.icmp.compare(&file.smallest, &start).is_ge();
+        let ends_within = cf.icmp.compare(&file.largest, &limit).is_lt();
+        let is_beyond =
+            cf.icmp.compare(&file.largest, &start).is_lt() || cf.icmp.compare(&file.smallest, &limit).is_ge();
+        if begins_within && ends_within {
+            whole += file.file_size;
+        } else if !is_beyond {
+            touched += file.file_size;
+            parts.push(file);
+        }
+    }
+    if margin > 0.0 && (touched as f64) < whole as f64 * margin {
+        return whole + touched / 2;
+    }
+    whole + parts.into_iter().map(|file| size_within(cf, file, &start, &limit)).sum::<u64>()
 }
 
 /// Estimates the bytes of `file` between two internal keys. A file between them counts whole, meta
@@ -334,6 +407,7 @@ fn text_of_super_version(cf: &ColumnFamily, property: Property) -> Option<String
             let of_it = files.filter(|file| usize::from(file.temperature) == temperature);
             of_it.map(|file| file.file_size).sum::<u64>().to_string()
         }
+        Property::CfFileHistogram => stats_dump::file_histogram(cf),
         Property::BlobStats => blob_stats(version),
         Property::SsTables => version.to_string(),
         Property::AggregatedTableProperties | Property::AggregatedTablePropertiesAtLevel(_) => {

@@ -5,7 +5,7 @@
 //! dump.
 //! Source: RocksDB `DBImpl::DumpStats`.
 
-use crate::cf::FamilyState;
+use crate::cf::{ColumnFamily, FamilyState};
 use crate::engine::Engine;
 use crate::observe::{CacheEntryStats, CfStats, LevelStats, SecondaryStats};
 use crate::options::ColumnFamilyOptions;
@@ -46,6 +46,21 @@ pub(super) fn family_stats(engine: &Engine, family: ColumnFamilyId) -> Option<St
     let last = engine.last_stats_dump.lock();
     let of_cache = cache.map_or_else(String::new, |cache| cache.to_text());
     Some(now.to_text(last.families.get(&family)) + &of_cache)
+}
+
+/// The text of `rocksdb.cf-file-histogram`: times of reads by level. Source: RocksDB
+/// `InternalStats::DumpCFFileHistogram`.
+pub(super) fn file_histogram(cf: &ColumnFamily) -> String {
+    let mut text = format!("\n** File Read Latency Histogram By Level [{}] **\n", cf.name);
+    let Some(latencies) = cf.tables.latencies() else { return text };
+    let levels = latencies.levels().enumerate().map(|(level, of)| (format!("Level {level}"), of));
+    for (what, histogram) in levels.chain([("Blob file".to_owned(), latencies.blobs())]) {
+        let histogram = histogram.snapshot();
+        if histogram.count() > 0 {
+            text.push_str(&format!("** {what} read latency histogram (micros):\n{histogram}\n"));
+        }
+    }
+    text
 }
 
 /// Contents of a family's block cache; `None` if it has none.
@@ -92,14 +107,18 @@ fn dump_stats(engine: &Engine) {
     let db = engine.counters.db_stats(engine.env.clock.as_ref());
     let families: Vec<_> = {
         let state = engine.state.lock();
-        state.families.iter().map(|(id, f)| (*id, cf_stats(engine, f), f.options.clone())).collect()
+        let one = |(id, f): (&ColumnFamilyId, &FamilyState)| {
+            (*id, cf_stats(engine, f), (f.options.clone(), f.cf.clone()))
+        };
+        state.families.iter().map(one).collect()
     };
     let mut last = engine.last_stats_dump.lock();
     let mut text = db.to_text(&last.db);
-    for (id, now, options) in &families {
+    for (id, now, (options, _)) in &families {
         text.push_str(&now.to_text(last.families.get(id)));
         text.extend(cache_entry_stats(options).as_ref().map(CacheEntryStats::to_text));
     }
+    families.iter().for_each(|(_, _, (_, cf))| text.push_str(&file_histogram(cf)));
     last.db = db;
     last.families = families.into_iter().map(|(id, now, _)| (id, now)).collect();
     drop(last);

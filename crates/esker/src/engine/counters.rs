@@ -31,7 +31,8 @@ pub(crate) struct CommittedGroup {
 /// Sums over all groups of writes.
 #[derive(Debug)]
 pub(crate) struct EngineCounters {
-    opened_at_nanos: u64,
+    /// The open, or the last reset.
+    begun_at_nanos: AtomicU64,
     groups: AtomicU64,
     followers: AtomicU64,
     keys: AtomicU64,
@@ -46,7 +47,7 @@ pub(crate) struct EngineCounters {
 impl EngineCounters {
     pub(crate) fn new(clock: &dyn Clock) -> EngineCounters {
         EngineCounters {
-            opened_at_nanos: clock.monotonic_nanos(),
+            begun_at_nanos: AtomicU64::new(clock.monotonic_nanos()),
             groups: AtomicU64::new(0),
             followers: AtomicU64::new(0),
             keys: AtomicU64::new(0),
@@ -56,6 +57,14 @@ impl EngineCounters {
             wal_syncs: AtomicU64::new(0),
             stall_micros: AtomicU64::new(0),
         }
+    }
+
+    /// Begins again. REQUIRES: the caller is the write leader.
+    pub(crate) fn reset(&self, clock: &dyn Clock) {
+        self.begun_at_nanos.store(clock.monotonic_nanos(), Ordering::Relaxed);
+        let counters = [&self.groups, &self.followers, &self.keys, &self.bytes, &self.writes_with_wal];
+        let of_wal = [&self.wal_bytes, &self.wal_syncs, &self.stall_micros];
+        counters.into_iter().chain(of_wal).for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 
     /// Adds a group. Only the write leader calls it.
@@ -79,7 +88,8 @@ impl EngineCounters {
     }
 
     pub(crate) fn seconds_up(&self, clock: &dyn Clock) -> f64 {
-        clock.monotonic_nanos().saturating_sub(self.opened_at_nanos) as f64 / 1e9
+        let begun = self.begun_at_nanos.load(Ordering::Relaxed);
+        clock.monotonic_nanos().saturating_sub(begun) as f64 / 1e9
     }
 
     pub(crate) fn db_stats(&self, clock: &dyn Clock) -> DbStats {

@@ -627,7 +627,10 @@ impl Engine {
     pub(crate) fn report_recovery_end(&self, old_bg_error: Error, new_bg_error: Option<Error>) {
         let info = BackgroundErrorRecoveryInfo { old_bg_error, new_bg_error };
         self.outlive("on_error_recovery_end", || {
-            self.listeners().iter().for_each(|l| l.on_error_recovery_end(&info));
+            for listener in self.listeners() {
+                listener.on_error_recovery_completed(&info.old_bg_error);
+                listener.on_error_recovery_end(&info);
+            }
         });
     }
 

@@ -39,6 +39,11 @@ struct Credit {
     /// more than one refill ahead, the time until then pays for bytes that are already written.
     next_refill_micros: Option<u64>,
     last_debt: u64,
+    /// The worst condition of all families. `StallState::worst` is `STOPPED` while `locks` is not
+    /// 0.
+    worst_of_families: u8,
+    /// Calls of `Db::lock_wal` that are in force.
+    locks: usize,
 }
 
 /// Time for which each refill gives credit.
@@ -93,8 +98,9 @@ impl StallState {
             WriteStallCondition::Stopped => STOPPED,
         };
         let code = conditions.map(code).max().unwrap_or(NORMAL);
-        let before = self.worst.swap(code, Ordering::Relaxed);
         let mut credit = self.credit.lock();
+        let before = std::mem::replace(&mut credit.worst_of_families, code);
+        self.worst.store(if credit.locks > 0 { STOPPED } else { code }, Ordering::Relaxed);
         let (rate, max_rate) = (self.rate.load(Ordering::Relaxed), self.max_rate.load(Ordering::Relaxed));
         let new_rate = match (before, code) {
             (_, NORMAL) => max_rate,
@@ -112,6 +118,28 @@ impl StallState {
             // A new delay begins: the time before it gives no credit.
             (credit.bytes, credit.next_refill_micros) = (0, None);
         }
+    }
+
+    /// Stops writers until [`StallState::unlock`], whatever the families' conditions are. Calls
+    /// nest.
+    pub(crate) fn lock(&self) {
+        let mut credit = self.credit.lock();
+        credit.locks += 1;
+        self.worst.store(STOPPED, Ordering::Relaxed);
+    }
+
+    /// Undoes one [`StallState::lock`].
+    pub(crate) fn unlock(&self) {
+        let mut credit = self.credit.lock();
+        credit.locks -= 1;
+        if credit.locks == 0 {
+            self.worst.store(credit.worst_of_families, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether [`StallState::lock`] stops writers.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.credit.lock().locks > 0
     }
 
     /// Microseconds that a delayed writer of `bytes` waits, at time `now_micros`.

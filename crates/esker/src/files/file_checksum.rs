@@ -69,6 +69,7 @@ impl<'a> ChecksumReads<'a> {
             clock: options.env.clock.clone(),
             histogram: Histogram::SstReadMicros,
             is_last_level: false,
+            latencies: None,
             temperature: 0,
         });
         ChecksumReads { factory, fs, is_direct: options.use_direct_reads, counter }

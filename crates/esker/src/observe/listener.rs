@@ -74,6 +74,9 @@ pub trait EventListener: Send + Sync {
     }
     /// Recovery from a background error ended; `new_bg_error` is `None` if it succeeded.
     fn on_error_recovery_end(&self, _info: &BackgroundErrorRecoveryInfo) {}
+    /// Recovery from `old_bg_error` ended, with or without success: the older form of
+    /// [`on_error_recovery_end`](Self::on_error_recovery_end), which is called next.
+    fn on_error_recovery_completed(&self, _old_bg_error: &Error) {}
     /// Whether the following calls about files are wanted. Asked once, when the database opens.
     /// Each operation then costs two readings of the clock and the calls, and reads do not use
     /// `io_uring`. Without such a listener it costs nothing. Default: false.

@@ -4,7 +4,7 @@
 //! Source of the fields: RocksDB `include/rocksdb/metadata.h`.
 
 use super::Temperature;
-use esker_base::{FileNumber, SequenceNumber};
+use esker_base::{FileNumber, SequenceNumber, ValueType};
 use esker_format::file_name::FileType;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -73,6 +73,39 @@ esker_base::debug_with_text!(SstFileMetaData {
     file_checksum,
     temperature,
 });
+
+/// One stored version of a key: RocksDB's `KeyVersion`.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyVersion {
+    /// The key, with its timestamp if the family has timestamps.
+    pub user_key: Vec<u8>,
+    /// The stored bytes: a value, a merge operand, a blob index, columns.
+    pub value: Vec<u8>,
+    /// The sequence number of its write; 0 if a compaction found that no reader needs it.
+    pub sequence: SequenceNumber,
+    /// The kind of its write.
+    pub value_type: ValueType,
+}
+
+esker_base::debug_with_text!(KeyVersion { text user_key, text value, sequence, value_type });
+
+impl KeyVersion {
+    /// RocksDB's name of the kind, as `TypeValue`.
+    pub fn type_name(&self) -> &'static str {
+        match self.value_type {
+            ValueType::Deletion => "TypeDeletion",
+            ValueType::Value => "TypeValue",
+            ValueType::Merge => "TypeMerge",
+            ValueType::SingleDeletion => "TypeSingleDeletion",
+            ValueType::RangeDeletion => "TypeRangeDeletion",
+            ValueType::BlobIndex => "TypeBlobIndex",
+            ValueType::DeletionWithTimestamp => "TypeDeletionWithTimestamp",
+            ValueType::WideColumnEntity => "TypeWideColumnEntity",
+            ValueType::ValuePreferredSeqno => "TypeValuePreferredSeqno",
+        }
+    }
+}
 
 /// One table file with its family and level. The file's own fields are reached through `Deref`.
 #[derive(Clone, PartialEq, Eq, Debug)]

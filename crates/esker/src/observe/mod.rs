@@ -35,8 +35,8 @@ pub use listener::{
     WriteStallInfo,
 };
 pub use metadata::{
-    BlobMetaData, ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData,
-    LiveFileStorageInfo, SstFileMetaData, WalFile, WalFileType,
+    BlobMetaData, ColumnFamilyMetaData, ExportImportFilesMetaData, KeyVersion, LevelMetaData,
+    LiveFileMetaData, LiveFileStorageInfo, SstFileMetaData, WalFile, WalFileType,
 };
 pub use properties::{Property, PropertyKind, parse_property};
 pub use reason::{

@@ -70,9 +70,9 @@ properties! {
     SsTables = "sstables", Text;
     /// Compactions by level, and stalls.
     CfStats = "cfstats", Map;
-    /// The same text as `cfstats`, which has no read latencies in Esker.
+    /// `cfstats` without the times of reads.
     CfStatsNoFileHistogram = "cfstats-no-file-histogram", Text;
-    /// Read latencies by level. Esker does not keep them, so the property has no text.
+    /// Times of reads of tables, by level, and of blob files, if there are statistics.
     CfFileHistogram = "cf-file-histogram", Text;
     /// Stalls of the family, by cause.
     CfWriteStallStats = "cf-write-stall-stats", Map;

@@ -128,9 +128,9 @@ pub use task_limiter::ConcurrentTaskLimiter;
 pub(crate) use task_limiter::TaskToken;
 pub use wal_filter::{WalFilter, WalFilterDecision, WalFilterRecord, WalFilterRef};
 pub use write::{
-    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, LiveFilesStorageInfoOptions, RangeOpt,
-    WaitForCompactOptions, WriteOptions,
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, CompactionOptions,
+    FlushOptions, ImportColumnFamilyOptions, IngestExternalFileOptions, LiveFilesStorageInfoOptions,
+    RangeOpt, SizeApproximationOptions, WaitForCompactOptions, WriteOptions,
 };
 pub(crate) use write_buffer_manager::{HoldsHistory, SharesMemory, WaitsForMemory};
 pub use write_buffer_manager::{WriteBufferFlushPolicy, WriteBufferManager};

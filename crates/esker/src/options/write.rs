@@ -3,7 +3,9 @@
 //!
 //! Source: RocksDB `include/rocksdb/options.h`.
 
+use super::CompressionType;
 use super::value::option_enum;
+use crate::observe::Temperature;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_env::IoPriority;
@@ -243,6 +245,20 @@ option_enum! {
     }
 }
 
+option_enum! {
+    /// Whether a manual compaction moves values out of the oldest blob files.
+    #[derive(Default)]
+    pub enum BlobGarbageCollectionPolicy {
+        /// Move them, whatever `enable_blob_garbage_collection` says.
+        Force = 0, "kForce";
+        /// Leave them where they are.
+        Disable = 1, "kDisable";
+        /// As `enable_blob_garbage_collection` says.
+        #[default]
+        UseDefault = 2, "kUseDefault";
+    }
+}
+
 /// A range of keys, without timestamps. The call that takes the range says whether `limit` belongs
 /// to it. RocksDB's `RangeOpt`.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -281,6 +297,12 @@ pub struct CompactRangeOptions {
     /// In families with user-defined timestamps: first raise `full_history_ts_low` to this, so that
     /// versions for older reads are dropped. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
+    /// Whether the compaction moves values out of the oldest blob files. It moves those of the
+    /// tables that it rewrites: see `bottommost_level_compaction`. Default `UseDefault`.
+    pub blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
+    /// Fraction of blob files that counts as oldest, from 0 to 1; any other number: as the family's
+    /// option says. Default -1.
+    pub blob_garbage_collection_age_cutoff: f64,
     /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`. Finished parts stay.
     /// [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
     /// Default `None`.
@@ -296,6 +318,8 @@ esker_base::debug_with_text!(CompactRangeOptions {
     max_subcompactions,
     target_path_id,
     text full_history_ts_low,
+    blob_garbage_collection_policy,
+    blob_garbage_collection_age_cutoff,
     canceled,
 });
 
@@ -310,6 +334,8 @@ impl Default for CompactRangeOptions {
             max_subcompactions: 0,
             target_path_id: 0,
             full_history_ts_low: None,
+            blob_garbage_collection_policy: BlobGarbageCollectionPolicy::default(),
+            blob_garbage_collection_age_cutoff: -1.0,
             canceled: None,
         }
     }
@@ -325,6 +351,8 @@ esker_base::setters! {
         max_subcompactions: u32;
         target_path_id: u32;
         optional full_history_ts_low: Vec<u8>;
+        blob_garbage_collection_policy: BlobGarbageCollectionPolicy;
+        blob_garbage_collection_age_cutoff: f64;
         optional canceled: Arc<AtomicBool>;
     }
 }
@@ -338,6 +366,14 @@ impl CompactRangeOptions {
 /// Options of `compact_files`.
 #[derive(Clone, Debug)]
 pub struct CompactionOptions {
+    /// The compression of the outputs. `None`: as the family's options say for their level. Default
+    /// `None`.
+    pub compression: Option<CompressionType>,
+    /// The temperature of the outputs. `Unknown`: as the family's options say. Default `Unknown`.
+    pub output_temperature_override: Temperature,
+    /// Move files that need no rewrite to the output level, unless `compression` or
+    /// `output_temperature_override` is given. Default false.
+    pub allow_trivial_move: bool,
     /// Bytes at which an output file ends; an output in level 0 is always one file. Default
     /// `u64::MAX`.
     pub output_file_size_limit: u64,
@@ -355,6 +391,9 @@ pub struct CompactionOptions {
 impl Default for CompactionOptions {
     fn default() -> Self {
         CompactionOptions {
+            compression: None,
+            output_temperature_override: Temperature::Unknown,
+            allow_trivial_move: false,
             output_file_size_limit: u64::MAX,
             max_subcompactions: 0,
             output_path_id: None,
@@ -365,10 +404,48 @@ impl Default for CompactionOptions {
 
 esker_base::setters! {
     CompactionOptions {
+        optional compression: CompressionType;
+        output_temperature_override: Temperature;
+        allow_trivial_move: bool;
         output_file_size_limit: u64;
         max_subcompactions: u32;
         optional output_path_id: u32;
         optional canceled: Arc<AtomicBool>;
+    }
+}
+
+/// The parts of [`Db::approximate_sizes`](crate::Db::approximate_sizes), at least one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SizeApproximationOptions {
+    /// Count memtables. Default false.
+    pub include_memtables: bool,
+    /// Count tables. Default true.
+    pub include_files: bool,
+    /// Count blob files: of their bytes the share that the range has of the tables. Default false.
+    pub include_blob_files: bool,
+    /// If positive: tables that begin or end within a range count half, unless they have more than
+    /// this fraction of the bytes of tables that lie within it as a whole. That saves searches in
+    /// indexes. Default -1.
+    pub files_size_error_margin: f64,
+}
+
+impl Default for SizeApproximationOptions {
+    fn default() -> Self {
+        SizeApproximationOptions {
+            include_memtables: false,
+            include_files: true,
+            include_blob_files: false,
+            files_size_error_margin: -1.0,
+        }
+    }
+}
+
+esker_base::setters! {
+    SizeApproximationOptions {
+        include_memtables: bool;
+        include_files: bool;
+        include_blob_files: bool;
+        files_size_error_margin: f64;
     }
 }
 

@@ -493,7 +493,7 @@ pub(crate) fn pick_files(
     running: &RunningCompactions,
     files: &[FileNumber],
     output_level: usize,
-    output_path: Option<u32>,
+    (output_path, may_move): (Option<u32>, bool),
 ) -> Result<CompactionPlan> {
     if output_level >= version.num_levels() {
         let levels = version.num_levels();
@@ -526,14 +526,16 @@ pub(crate) fn pick_files(
             "a running compaction writes into this range of L{output_level}"
         )));
     }
+    // Older files of level 0 that overlap the named ones are among the inputs.
+    let level0_disjoint = inputs[0].files.len() == 1;
     let draft = Draft {
         inputs,
         output_level,
         reason: CompactionReason::ManualCompaction,
         score: 0.0,
-        level0_disjoint: false,
+        level0_disjoint,
         output_path,
-        may_move: false,
+        may_move,
         shrinks_at_bottom: false,
     };
     let plan = draft.finish(version, options, &LevelSizes::new(version, options));

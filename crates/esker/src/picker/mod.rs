@@ -32,7 +32,7 @@ pub(crate) use crate::observe::CompactionReason;
 pub(crate) use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};
 pub(crate) use marked::can_be_asked;
 pub(crate) use options::{NONE_SUGGESTED, PickContext, PickerOptions};
-pub(crate) use plan::{CompactionPlan, LevelFiles};
+pub(crate) use plan::{CompactionPlan, LevelFiles, Overrides};
 pub(crate) use running::{RunningCompactions, RunningId};
 
 use crate::version::Version;

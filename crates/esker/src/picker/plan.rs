@@ -15,6 +15,7 @@ use super::proximal::ProximalOutput;
 use super::score::LevelSizes;
 use super::{CompactionPri, CompactionReason, PickerOptions, RunningCompactions};
 use crate::observe::Temperature;
+use crate::options::CompressionType;
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -73,6 +74,8 @@ pub(crate) struct CompactionPlan {
     pub is_deletion: bool,
     /// Whether outputs stay uncompressed, against the options.
     pub never_compress: bool,
+    /// The caller's own wishes, against the options.
+    pub overrides: Overrides,
     /// Entries with a newer timestamp are removed; `None`: no entry is removed for its timestamp.
     pub trim_ts: Option<Arc<[u8]>>,
     /// Whether no file below the output level overlaps the inputs (nor an older file, if that level
@@ -88,6 +91,19 @@ pub(crate) struct CompactionPlan {
     pub largest_user_key: Vec<u8>,
     /// Level and internal key at which round-robin picking continues afterwards.
     pub compact_cursor: Option<(usize, Vec<u8>)>,
+}
+
+/// The wishes of a compaction's caller that differ from the family's options.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Overrides {
+    /// The compression of the outputs.
+    pub compression: Option<CompressionType>,
+    /// The temperature of the outputs.
+    pub temperature: Option<Temperature>,
+    /// Whether values move out of the oldest blob files.
+    pub blob_garbage_collection: Option<bool>,
+    /// The fraction of blob files that counts as oldest.
+    pub blob_age_cutoff: Option<f64>,
 }
 
 impl CompactionPlan {
@@ -262,6 +278,7 @@ impl Draft {
             new_temperature: None,
             is_deletion: false,
             never_compress: false,
+            overrides: Overrides::default(),
             trim_ts: None,
             is_bottommost,
             is_manual: reason == CompactionReason::ManualCompaction,

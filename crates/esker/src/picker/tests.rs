@@ -356,7 +356,7 @@ impl Bench {
         let files: Vec<FileNumber> =
             case.arg("files").unwrap_or_default().iter().map(|n| FileNumber(n.parse().unwrap())).collect();
         let to = case.value("to").unwrap();
-        match pick_files(&self.version, &self.options, &self.running, &files, to, None) {
+        match pick_files(&self.version, &self.options, &self.running, &files, to, (None, false)) {
             Ok(plan) => describe(&plan),
             Err(e) => e.to_string(),
         }

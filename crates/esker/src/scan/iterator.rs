@@ -24,6 +24,7 @@ mod seek_times;
 mod timestamped;
 mod traced;
 mod watch;
+mod write_time;
 
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::deleted_runs::DeletedRunMemoryRef;

@@ -45,7 +45,14 @@ impl WritePath {
         }
         match engine.stall.condition() {
             WriteStallCondition::Normal => Ok(()),
-            WriteStallCondition::Delayed => perf_time!(write_delay_time, clock, self.delay(leader, own)),
+            WriteStallCondition::Delayed => {
+                perf_time!(write_delay_time, clock, self.delay(leader, own))?;
+                // The leader may have lent its lead to `Db::lock_wal`.
+                if engine.stall.is_locked() {
+                    perf_time!(write_delay_time, clock, self.wait_until_not_stopped(leader))?;
+                }
+                Ok(())
+            }
             WriteStallCondition::Stopped if own.no_slowdown => Err(write_stall()),
             WriteStallCondition::Stopped => {
                 perf_time!(write_delay_time, clock, self.wait_until_not_stopped(leader))
@@ -243,7 +250,11 @@ fn monotonic_micros(engine: &Engine) -> u64 {
 /// The reason why a stopped writer would wait forever: the background error in force, or the damage
 /// of a quarantined table. `None` if a job can make room.
 fn permanent_stall_error(engine: &Engine, state: &DbState) -> Option<Error> {
-    if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.is_paused() {
+    if engine.jobs_scheduled(state) > 0
+        || !state.flush_queue.is_empty()
+        || state.is_paused()
+        || engine.stall.is_locked()
+    {
         return None;
     }
     if state.background_error.stops_compactions() {

@@ -69,7 +69,9 @@ const NOT_CALLED: [(&str, &str, &str); 30] = [
     (
         "reads, or tells something",
         "Db",
-        "approximate_memtable_size approximate_size background_error column_family column_family_metadata \
+        "aggregated_int_property all_column_family_metadata all_key_versions approximate_memtable_size approximate_size \
+         approximate_sizes creation_time_of_oldest_file info_log_list newest_user_defined_timestamp \
+         properties_of_all_tables properties_of_tables_by_level properties_of_tables_in_range background_error column_family column_family_metadata \
          coalescing_iter column_family_names contains_key contains_key_cf db_options default_column_family explain_get explain_multi_get explain_multi_scan \
          explain_scan explain_seek first first_cf full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
          get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf is_empty is_empty_cf iter iter_cf iter_opt \
@@ -118,7 +120,8 @@ const NOT_CALLED: [(&str, &str, &str); 30] = [
         "keeps files, or ends work; what is stored stays the same",
         "Db",
         "disable_file_deletions enable_file_deletions cancel_all_background_work disable_manual_compaction \
-         enable_manual_compaction abort_compactions resume_compactions wait_for_compact",
+         enable_manual_compaction abort_compactions resume_compactions wait_for_compact lock_wal reset_stats \
+         enable_auto_compaction",
     ),
     (
         "reads, or tells something",

@@ -12,7 +12,7 @@ use super::BlobFileReader;
 use crate::block_source::{BlockCache, CachedBlock};
 use crate::open_files::OpenFiles;
 use crate::options::{TableReadOptions, TableReadTier};
-use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
+use esker_base::stats::{Histogram, HistogramStat, Statistics, Ticker, record_tick};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count, perf_time};
 use esker_cache::key::process_unique_identity;
 use esker_cache::{CacheKey, CachePriority, Role};
@@ -47,6 +47,8 @@ pub struct BlobSource {
     options: BlobSourceOptions,
     /// Identifies its files in the cache, together with their numbers.
     identity: u64,
+    /// Gets the time of each read, if there are statistics.
+    latencies: Option<Arc<HistogramStat>>,
 }
 
 impl std::fmt::Debug for BlobSource {
@@ -61,7 +63,13 @@ impl BlobSource {
         if let (Some(cache), Some(charged)) = (&options.cache, &options.charged_to) {
             cache.charge_usage_to(charged, Role::BlobCache);
         }
-        BlobSource { fs, options, identity: process_unique_identity().1 }
+        BlobSource { fs, options, identity: process_unique_identity().1, latencies: None }
+    }
+
+    /// The same source, whose reads add their times to `latencies`, too.
+    #[must_use]
+    pub fn with_latencies(self, latencies: Option<Arc<HistogramStat>>) -> BlobSource {
+        BlobSource { latencies, ..self }
     }
 
     /// The value to which the blob index of `user_key` leads.
@@ -205,6 +213,7 @@ impl BlobSource {
             histogram: Histogram::BlobDbBlobFileReadMicros,
             is_last_level: false,
             temperature: 0,
+            latencies: self.latencies.clone(),
         };
         Arc::new(CountedRandomAccessFile::new(file, counter))
     }

@@ -82,15 +82,13 @@ fn a_flush_is_pending_when_enough_memtables_to_merge_wait() {
     assert_eq!((number("mem-table-flush-pending"), number("num-immutable-mem-table")), (0, 0));
 }
 
-/// Properties that have no text in a database with default options. Latencies by level never have
-/// one.
-const ABSENT: [&str; 7] = [
+/// Properties that have no text in a database with default options.
+const ABSENT: [&str; 6] = [
     "rocksdb.blob-cache-capacity",
     "rocksdb.blob-cache-pinned-usage",
     "rocksdb.blob-cache-usage",
     "rocksdb.secondary-cache-capacity",
     "rocksdb.secondary-cache-usage",
-    "rocksdb.cf-file-histogram",
     "rocksdb.estimate-oldest-key-time",
 ];
 

@@ -357,7 +357,7 @@ impl Tree {
         let deepest = chosen.iter().map(|(l, _)| *l).max().unwrap();
         let to = (deepest + self.rng.index(2)).min(self.version.max_output_level());
         let files: Vec<FileNumber> = chosen.iter().map(|(_, n)| *n).collect();
-        if let Ok(plan) = pick_files(&self.version, &self.options, &self.running, &files, to, None) {
+        if let Ok(plan) = pick_files(&self.version, &self.options, &self.running, &files, to, (None, false)) {
             self.start(plan, false);
         }
     }
