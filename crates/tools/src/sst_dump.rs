@@ -12,15 +12,18 @@
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
 use crate::recompress::{RecompressFlags, Trials};
-use crate::table_text::{append_raw_dump, properties_text};
-use crate::text::{EntryForm, append_entry, before_all_versions, hex, is_at_or_behind, parse_hex};
+use crate::table_text::{append_raw_dump, properties_in_one, properties_text};
+use crate::text::{
+    EntryForm, append_entry, append_internal_key, before_all_versions, hex, is_at_or_behind, parse_hex,
+};
 use clap::{Args, ValueEnum};
 use esker::comparator;
 use esker::internals::env::FileSystem;
 use esker::internals::format::cursor::InternalIterator;
-use esker::internals::format::key::{InternalKeyComparator, user_key};
+use esker::internals::format::key::{InternalKeyComparator, ParsedInternalKey, user_key};
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
 use esker::{Error, Result};
+use regex_lite::Regex;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,9 +31,12 @@ use std::sync::Arc;
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct SstDumpOptions {
-    /// A table file, or a directory with table files
-    #[arg(long)]
-    file: PathBuf,
+    /// A table file, or a directory with table files; may be repeated
+    #[arg(long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Table files, or directories with table files
+    #[arg(value_name = "FILE", required_unless_present_any = ["files", "parse_internal_key"])]
+    paths: Vec<PathBuf>,
     /// Command to run
     #[arg(long, value_enum, default_value = "check")]
     command: Command,
@@ -61,6 +67,20 @@ pub(crate) struct SstDumpOptions {
     /// Print properties of the table
     #[arg(long)]
     show_properties: bool,
+    /// Print names, offsets and sizes of the blocks in the meta index, with check, scan and
+    /// identify
+    #[arg(long)]
+    list_meta_blocks: bool,
+    /// Only tables whose properties, as --show_properties prints them, match this regular
+    /// expression
+    #[arg(long)]
+    require_property_regex: Option<String>,
+    /// Only tables whose properties do not match this regular expression
+    #[arg(long)]
+    exclude_property_regex: Option<String>,
+    /// Print an internal key, given as 0x…, in words, and read no file
+    #[arg(long, value_name = "0xKEY")]
+    parse_internal_key: Option<String>,
     /// Print sums over all files at the end
     #[arg(long)]
     show_summary: bool,
@@ -95,6 +115,9 @@ impl SstDumpOptions {
 
 type Out = BufWriter<Stream>;
 
+/// The line under a title.
+const RULE: &str = "------------------------------";
+
 #[derive(Default)]
 struct Summary {
     files: u64,
@@ -106,14 +129,21 @@ struct Summary {
 
 pub(crate) fn run(options: &SstDumpOptions, host: &Host) -> CommandOutcome {
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
-    let done = dump_all(options, host.fs(), &mut out);
+    let done = dump_all(options, host.fs(), host.errors(), &mut out);
     done.and(out.flush().map_err(Failure::from))
 }
 
-fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> CommandOutcome {
-    let paths = table_files(fs, &options.file)?;
-    let is_directory = paths.first().is_some_and(|p| *p != options.file);
+fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, errors: Stream, out: &mut Out) -> CommandOutcome {
+    if let Some(key) = &options.parse_internal_key {
+        return parse_internal_key(key, out);
+    }
+    let named: Vec<&PathBuf> = options.files.iter().chain(&options.paths).collect();
+    let mut paths = Vec::new();
+    for path in &named {
+        paths.extend(table_files(fs, path)?);
+    }
     let range = Range::new(options)?;
+    let mut wanted = Wanted::new(options, errors)?;
     let trials = options.recompress.trials()?;
     if let Some(flag) = options.recompress.given().filter(|_| options.command != Command::Recompress) {
         return Err(Failure::new(format_args!("{flag} needs --command=recompress")));
@@ -131,6 +161,9 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
             }
         };
         writeln!(out, "Sst file format: block-based")?;
+        if !wanted.lets_pass(&reader, path)? {
+            continue;
+        }
         valid.push(path);
         summary.add(&reader);
         if matches!(options.command, Command::Check | Command::Scan)
@@ -148,11 +181,17 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
             damage.get_or_insert(Failure::new(format_args!("{}: {error}", path.display())));
         }
         if options.show_properties && options.command != Command::Raw {
-            out.write_all(properties_text(&reader, "------------------------------").as_bytes())?;
+            out.write_all(properties_text(&reader, RULE).as_bytes())?;
+        }
+        let lists =
+            matches!(options.command, Command::Check | Command::Scan | Command::Identify | Command::None);
+        if options.list_meta_blocks && lists {
+            list_meta_blocks(&reader, out)?;
         }
     }
     if options.command == Command::Identify {
-        identify(&options.file, is_directory, &valid, out)?;
+        let is_file = named.len() == 1 && paths.first() == named.first().copied();
+        identify(&named, is_file, &valid, out)?;
     }
     if options.show_summary {
         summary.print(out)?;
@@ -296,22 +335,83 @@ fn raw(
     Ok(dumped)
 }
 
-fn identify(path: &Path, is_directory: bool, valid: &[&PathBuf], out: &mut Out) -> CommandOutcome {
-    if !is_directory {
+/// Prints the tables among the named files. `is_file`: one file was named, no directory.
+fn identify(named: &[&PathBuf], is_file: bool, valid: &[&PathBuf], out: &mut Out) -> CommandOutcome {
+    if is_file {
         for path in valid {
             writeln!(out, "{} is a valid SST file", path.display())?;
         }
         return Ok(());
     }
-    writeln!(out, "------------------------------")?;
+    let place = match named {
+        [path] => format!(" found in {}", path.display()),
+        _ => String::new(),
+    };
+    writeln!(out, "{RULE}")?;
     if valid.is_empty() {
-        return Ok(writeln!(out, "No valid SST files found in {}", path.display())?);
+        return Ok(writeln!(out, "No valid SST files{place}")?);
     }
-    writeln!(out, "List of valid SST files found in {}:", path.display())?;
+    writeln!(out, "List of valid SST files{place}:")?;
     for path in valid {
         writeln!(out, "{}", path.display())?;
     }
     Ok(writeln!(out, "Number of valid SST files: {}", valid.len())?)
+}
+
+/// Prints a line for each block in the meta index: name, offset, size without the trailer.
+fn list_meta_blocks(reader: &TableReader, out: &mut Out) -> CommandOutcome {
+    writeln!(out, "Meta Blocks:\n{RULE}")?;
+    for (name, at) in reader.meta_index().iter() {
+        writeln!(out, "  {}: {} {}", name.escape_ascii(), at.offset, at.size)?;
+    }
+    Ok(())
+}
+
+/// Prints the parts of an internal key that is given as `0x…`.
+fn parse_internal_key(text: &str, out: &mut Out) -> CommandOutcome {
+    let key = parse_hex(text, "key")?;
+    ParsedInternalKey::parse(&key)?;
+    let mut line = b"key=".to_vec();
+    append_internal_key(&key, true, &mut line);
+    line.push(b'\n');
+    Ok(out.write_all(&line)?)
+}
+
+/// The tables that the flags about properties let pass.
+struct Wanted {
+    required: Option<Regex>,
+    excluded: Option<Regex>,
+    errors: Stream,
+}
+
+impl Wanted {
+    fn new(options: &SstDumpOptions, errors: Stream) -> CommandOutcome<Wanted> {
+        let parse = |flag: &str, text: &Option<String>| {
+            let regex = text.as_ref().map(|text| Regex::new(text)).transpose();
+            regex.map_err(|why| Failure::new(format_args!("--{flag}: {why}")))
+        };
+        let required = parse("require_property_regex", &options.require_property_regex)?;
+        let excluded = parse("exclude_property_regex", &options.exclude_property_regex)?;
+        Ok(Wanted { required, excluded, errors })
+    }
+
+    /// Whether a table is wanted. If not, standard error says why.
+    fn lets_pass(&mut self, reader: &TableReader, path: &Path) -> CommandOutcome<bool> {
+        if self.required.is_none() && self.excluded.is_none() {
+            return Ok(true);
+        }
+        let text = properties_in_one(reader);
+        let why = if self.required.as_ref().is_some_and(|regex| !regex.is_match(&text)) {
+            "doesn't match required"
+        } else if self.excluded.as_ref().is_some_and(|regex| regex.is_match(&text)) {
+            "matches excluded"
+        } else {
+            return Ok(true);
+        };
+        let path = path.display();
+        writeln!(self.errors, "{path}: skipping because properties string {why} regex")?;
+        Ok(false)
+    }
 }
 
 impl Summary {

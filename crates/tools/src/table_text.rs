@@ -30,6 +30,11 @@ pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     text
 }
 
+/// The built-in properties as one text, for a search: `NAME: VALUE`, each on a line of its own.
+pub(crate) fn properties_in_one(reader: &TableReader) -> String {
+    properties(reader).into_iter().map(|(name, value)| format!("{name}: {value}\n  ")).collect()
+}
+
 /// The built-in properties in the form of `ldb dump`: a line for each.
 pub(crate) fn properties_lines(reader: &TableReader) -> String {
     properties(reader).into_iter().map(|(name, value)| format!("{name}={value}\n")).collect()

@@ -25,6 +25,10 @@ pub(super) struct ScanOptions {
     /// Print keys only
     #[arg(long)]
     no_value: bool,
+    /// Print the Unix time of each write, from families that record times, in a line behind its
+    /// entry; 18446744073709551615 if it is unknown, 0 if it is older than all recorded times
+    #[arg(long)]
+    get_write_unix_time: bool,
     #[command(flatten)]
     times: TimeFlags,
     #[command(flatten)]
@@ -153,6 +157,12 @@ pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> C
             append_value_or_columns(value, &columns, session.value_hex(), &mut line);
         }
         line.push(b'\n');
+        if options.get_write_unix_time {
+            match iter.write_unix_time() {
+                Ok(time) => writeln!(line, "  write unix time: {time}")?,
+                Err(why) => writeln!(line, "  Failed to get write unix time: {why}")?,
+            }
+        }
         out.write_all(&line)?;
         iter.next();
     }

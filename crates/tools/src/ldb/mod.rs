@@ -19,6 +19,7 @@ mod levels;
 mod logs;
 mod offline;
 mod query;
+mod remote_compaction;
 mod repair;
 mod session;
 #[cfg(feature = "shell")]
@@ -234,6 +235,10 @@ enum Command {
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
         max_keys: u64,
     },
+    /// Compacts the column family through remote_compaction_worker, over files in a directory
+    RemoteCompactionPrimary(remote_compaction::JobFlags),
+    /// Does the job that remote_compaction_primary has written
+    RemoteCompactionWorker(remote_compaction::JobFlags),
     /// Adds a backup of the database to a backup directory
     Backup(admin::BackupDir),
     /// Replaces the database by its newest backup; its present contents are lost
@@ -307,29 +312,36 @@ impl LdbOptions {
     }
 }
 
+/// Runs a command that opens no database, or opens it in its own way; `None`: it is another one.
+fn dispatch_without_session(
+    common: &Common,
+    command: &Command,
+    host: &Host,
+    out: &mut Out,
+) -> Option<CommandOutcome> {
+    Some(match command {
+        Command::DumpWal(options) => logs::dump_wal(options, host, out),
+        Command::ManifestDump(options) => logs::manifest_dump(common, options, host, out),
+        Command::FileChecksumDump { path } => logs::file_checksum_dump(common, path.as_deref(), host, out),
+        Command::CompactionProgressDump { path } => logs::compaction_progress_dump(path, host, out),
+        Command::ListColumnFamilies => admin::list_column_families(common, host, out),
+        Command::Dump(options) => return dump::dump_file(common, options, host, out),
+        Command::Restore(options) => admin::restore(common, options, host, out),
+        Command::Repair(flags) => repair::repair(common, flags, host, out),
+        Command::RemoteCompactionWorker(flags) => remote_compaction::worker(common, flags, host, out),
+        #[cfg(feature = "encryption")]
+        Command::Encrypt { directories } => encryption::encrypt(common, directories, host, out),
+        #[cfg(feature = "encryption")]
+        Command::Decrypt { directories } => encryption::decrypt(common, directories, host, out),
+        #[cfg(feature = "encryption")]
+        Command::Rekey { directories } => encryption::rekey(common, directories, host, out),
+        _ => return None,
+    })
+}
+
 fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> CommandOutcome {
-    match command {
-        Command::DumpWal(options) => return logs::dump_wal(options, host, out),
-        Command::ManifestDump(options) => return logs::manifest_dump(common, options, host, out),
-        Command::FileChecksumDump { path } => {
-            return logs::file_checksum_dump(common, path.as_deref(), host, out);
-        }
-        Command::CompactionProgressDump { path } => return logs::compaction_progress_dump(path, host, out),
-        Command::ListColumnFamilies => return admin::list_column_families(common, host, out),
-        Command::Dump(options) => {
-            if let Some(done) = dump::dump_file(common, options, host, out) {
-                return done;
-            }
-        }
-        Command::Restore(options) => return admin::restore(common, options, host, out),
-        Command::Repair(flags) => return repair::repair(common, flags, host, out),
-        #[cfg(feature = "encryption")]
-        Command::Encrypt { directories } => return encryption::encrypt(common, directories, host, out),
-        #[cfg(feature = "encryption")]
-        Command::Decrypt { directories } => return encryption::decrypt(common, directories, host, out),
-        #[cfg(feature = "encryption")]
-        Command::Rekey { directories } => return encryption::rekey(common, directories, host, out),
-        _ => {}
+    if let Some(done) = dispatch_without_session(common, command, host, out) {
+        return done;
     }
     let mut session = Session::new(common, host)?;
     match command {
@@ -374,6 +386,7 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
             let most = usize::try_from(*max_keys).unwrap_or(usize::MAX);
             admin::list_file_range_deletes(&session, most, host, out)
         }
+        Command::RemoteCompactionPrimary(flags) => remote_compaction::primary(&mut session, flags, host, out),
         Command::Backup(options) => admin::backup(&session, options, host, out),
         Command::Downgrade { to } => admin::downgrade(&session, to, out),
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),

@@ -394,3 +394,46 @@ fn damaged_or_foreign_progress_costs_work_and_no_data() {
         assert_eq!(log.contains("begins anew"), harm != EmptyProgress, "{harm:?}: {log}");
     }
 }
+
+#[test]
+fn two_commands_of_ldb_share_a_compaction() {
+    let dir = TempDir::new("remote_primary");
+    let text = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let mut options = Options::new().create_if_missing(true);
+    options.cf.level0_file_num_compaction_trigger = 100;
+    let db = Db::open(&options, dir.join("db")).expect("opens");
+    let before = fill(&db);
+    db.close().expect("closes");
+    drop(db);
+    let flags = [format!("--db={}", text("db")), format!("--job_dir={}", text("job"))];
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .args(["ldb", &flags[0], "remote_compaction_worker", &flags[1]])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let primary = esker(&["ldb", &flags[0], "remote_compaction_primary", &flags[1]]);
+    assert_eq!(primary.ok(), "remote_compaction_primary: OK\n");
+    assert!(worker.wait().expect("a child").success());
+    let done = std::io::read_to_string(worker.stdout.take().expect("piped")).expect("read");
+    let size = std::fs::metadata(dir.join("job/result.bin")).expect("written").len();
+    assert_eq!(done, format!("remote_compaction_worker: OK ({size} bytes result)\n"));
+    assert!(dir.join("job/input.bin").exists());
+    let loaded = esker::options::load_latest_options(dir.join("db")).expect("loads");
+    assert!(!loaded.families[0].1.disable_auto_compactions, "as it was");
+    let db = Db::open(&options, dir.join("db")).expect("opens");
+    assert_eq!(contents(&db), before);
+    assert!(db.live_files().iter().all(|file| file.level > 0));
+    db.close().expect("closes");
+    drop(db);
+    // The worker of a job that nobody has written, and a primary without a worker.
+    let alone = |command: &str| {
+        let job = format!("--job_dir={}", text("other"));
+        esker(&["ldb", &flags[0], command, &job, "--timeout=0"]).failed()
+    };
+    assert!(alone("remote_compaction_worker").contains("Timed out (0s) waiting for"));
+    let db = Db::open(&options, dir.join("db")).expect("opens");
+    db.put("k0001", "again").expect("written");
+    db.close().expect("closes");
+    drop(db);
+    assert!(alone("remote_compaction_primary").contains("CompactRange: "));
+}

@@ -502,3 +502,30 @@ fn range_deletions_of_tables_are_listed() {
         }
     }
 }
+
+#[test]
+fn scans_print_the_times_of_writes_that_families_record() {
+    let temp = TempDir::new("ldb-write-time");
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let mut options = Options::new().create_if_missing(true);
+    options.cf.preserve_internal_time_seconds = 3600;
+    let begin = now();
+    let db = Db::open(&options, temp.join("db")).unwrap();
+    db.put("flushed", "1").unwrap();
+    db.flush().unwrap();
+    db.put("in the log", "2").unwrap();
+    let end = now();
+    db.close().unwrap();
+    drop(db);
+    let scanned = ldb(&temp.join("db"), &["scan", "--get_write_unix_time"]).ok();
+    let lines: Vec<&str> = scanned.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[2]), (4, "flushed : 1", "in the log : 2"), "{scanned}");
+    let time: u64 = lines[1].strip_prefix("  write unix time: ").expect(&scanned).parse().unwrap();
+    assert!((begin..=end).contains(&time), "{time} is not in {begin}..={end}");
+    // A reader records no times for what it takes from a WAL.
+    assert_eq!(lines[3], "  write unix time: 18446744073709551615");
+    let temp = TempDir::new("ldb-write-time-plain");
+    let plain = sample(&temp);
+    let scanned = ldb(&plain, &["scan", "--no_value", "--max_keys=1", "--get_write_unix_time"]).ok();
+    assert_eq!(scanned.lines().count(), 2, "{scanned}");
+}

@@ -153,3 +153,69 @@ fn flags_of_a_recompression_are_checked() {
     }
     assert!(run(&["--verify_compression=1"]).failed().contains("--command=recompress"));
 }
+
+#[test]
+fn blocks_of_the_meta_index_are_listed() {
+    let table = files(&golden("v7_8_range_del_only_sst"), ".sst").remove(0);
+    let flag = table.to_str().unwrap();
+    let listed = esker(&["sst_dump", flag, "--list_meta_blocks"]).ok();
+    let (_, blocks) = listed.split_once("Meta Blocks:\n------------------------------\n").expect(&listed);
+    let blocks: Vec<Vec<&str>> = blocks.lines().map(|line| line.split_whitespace().collect()).collect();
+    let named = |name: &str| blocks.iter().find(|block| block[0] == name).expect(name);
+    let size = std::fs::metadata(&table).unwrap().len();
+    for name in ["rocksdb.properties:", "rocksdb.range_del:"] {
+        let [offset, bytes]: [u64; 2] = [1, 2].map(|at| named(name)[at].parse().unwrap());
+        assert!(bytes > 0 && offset + bytes < size, "{name} {offset} {bytes} of {size}");
+    }
+    // RocksDB 11 lists them with these commands only.
+    for command in ["raw", "verify", "recompress"] {
+        let temp = TempDir::new("sst-dump-listed");
+        std::fs::copy(&table, temp.join("1.sst")).unwrap();
+        let file = temp.join("1.sst").to_str().unwrap().to_owned();
+        let command = format!("--command={command}");
+        assert!(!esker(&["sst_dump", &file, "--list_meta_blocks", &command]).ok().contains("Meta Blocks"));
+    }
+}
+
+#[test]
+fn tables_are_chosen_by_their_properties() {
+    let temp = TempDir::new("sst-dump-chosen");
+    let db = sample(&temp);
+    let dir = db.to_str().unwrap();
+    let run = |flags: &[&str]| esker(&[&["sst_dump", "--command=identify", dir], flags].concat());
+    let valid = |done: &str| -> usize {
+        let (_, count) = done.split_once("Number of valid SST files: ").unwrap_or(("", "0"));
+        count.trim().parse().unwrap()
+    };
+    let all = valid(&run(&[]).ok());
+    let of_cf1 = run(&["--require_property_regex=column family name: cf[0-9]$|column family ID: 7"]);
+    assert!(of_cf1.err.contains(".sst: skipping because properties string doesn't match required regex\n"));
+    let others = run(&["--exclude_property_regex", "family name: cf1"]);
+    assert!(others.err.contains(".sst: skipping because properties string matches excluded regex\n"));
+    let counts = (valid(&of_cf1.ok()), valid(&others.ok()));
+    assert!(counts.0 > 0 && counts.1 > 0 && counts.0 + counts.1 == all, "{counts:?} of {all}");
+    assert!(run(&["--require_property_regex=("]).failed().contains("--require_property_regex: "));
+}
+
+#[test]
+fn several_files_are_named_with_and_without_the_flag() {
+    let temp = TempDir::new("sst-dump-several");
+    let db = sample(&temp);
+    let tables = files(&db, ".sst");
+    let (first, second) = (tables[0].to_str().unwrap(), tables[1].to_str().unwrap());
+    let both = esker(&["sst_dump", "--file", first, second, "--command=identify"]).ok();
+    let end = format!("List of valid SST files:\n{first}\n{second}\nNumber of valid SST files: 2\n");
+    assert!(both.ends_with(&end), "{both}");
+    assert_eq!(esker(&["sst_dump"]).code, Some(2));
+}
+
+#[test]
+fn an_internal_key_is_shown_in_words() {
+    let show = |key: &str| esker(&["sst_dump", &format!("--parse_internal_key={key}")]);
+    // The user key "a1", sequence number 5, a value.
+    assert_eq!(show("0x61310105000000000000").ok(), "key='6131' seq:5, type:1\n");
+    assert_eq!(show("0x0105000000000000").ok(), "key='' seq:5, type:1\n");
+    for wrong in ["6131", "0x6131", "0x61", "0x61310505000000000000"] {
+        assert_ne!(show(wrong).failed(), "", "{wrong}");
+    }
+}
