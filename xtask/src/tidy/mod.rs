@@ -15,6 +15,7 @@ mod order;
 mod pages;
 mod parts;
 mod prose;
+mod public_names;
 mod text;
 mod words;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     violations.extend(decoders::check(&files));
     violations.extend(compat::check(&files));
     violations.extend(counted::check(&files));
+    violations.extend(public_names::check(&files));
     violations.extend(words::check(&files));
     violations.extend(names::check(&files));
     violations.extend(prose::check(&files));
