@@ -28,11 +28,13 @@ use std::ptr;
 /// The generation of the first process that makes a [`ProcessOwner`].
 const FIRST: u64 = 1;
 
-/// Size of a page in which [`PAGE`] is wiped.
-const PAGE_BYTES: usize = 4096;
+/// Size of [`PAGE`], a multiple of the kernel's pages. On aarch64 they have 4, 16 or 64 KiB.
+const PAGE_BYTES: usize = if cfg!(target_arch = "aarch64") { 65536 } else { 4096 };
 
-/// A page for the generation alone: the kernel wipes all of it.
-#[repr(C, align(4096))]
+/// Whole pages for the generation alone: the kernel wipes all of them.
+#[repr(C)]
+#[cfg_attr(target_arch = "aarch64", repr(align(65536)))]
+#[cfg_attr(not(target_arch = "aarch64"), repr(align(4096)))]
 struct Page {
     /// The generation; 0 before it is known.
     generation: AtomicU64,
@@ -92,8 +94,8 @@ fn begin() -> u64 {
 #[cfg(target_os = "linux")]
 fn wipe_in_children() {
     let page = std::ptr::from_ref(&PAGE);
-    if page_size() == PAGE_BYTES {
-        // SAFETY: the advice changes only the child's view of this page, which holds only the
+    if PAGE_BYTES.is_multiple_of(page_size()) {
+        // SAFETY: the advice changes only the child's view of these pages, which hold only the
         // generation. A kernel without it, or a page of a file, gives an error.
         unsafe { libc::madvise(page.cast_mut().cast(), PAGE_BYTES, libc::MADV_WIPEONFORK) };
     }

@@ -26,6 +26,15 @@ fn in_a_bare_child(work: impl FnOnce() -> u8) -> Option<u8> {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn the_generation_has_whole_pages_to_itself() {
+    assert_eq!(size_of::<Page>(), PAGE_BYTES);
+    // The loader may put a program at any address, as far as the program's alignment allows.
+    assert!(std::ptr::from_ref(&PAGE).addr().is_multiple_of(PAGE_BYTES));
+    assert!(PAGE_BYTES.is_multiple_of(page_size()), "pages of {} bytes", page_size());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_child_of_a_bare_clone_is_not_the_owner_but_has_owners_of_its_own() {
     let (owner, value) = (ProcessOwner::here(), PerProcess::<u8>::new());
     assert_eq!(*value.get(|_| 1), 1);
