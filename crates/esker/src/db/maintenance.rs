@@ -156,9 +156,9 @@ impl Db {
     }
 
     /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, waits,
-    /// and returns the tables written, or moved with `allow_trivial_move`. Tables between them, and overlapping tables down to that
-    /// level, are merged too: older entries must not stay above newer ones. Unlike in RocksDB, a
-    /// background thread does the work.
+    /// and returns the tables written, or moved with `allow_trivial_move`. Tables between them, and
+    /// overlapping tables down to that level, are merged too: older entries must not stay above
+    /// newer ones. Unlike in RocksDB, a background thread does the work.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

@@ -354,8 +354,8 @@ impl<'a, S: Sees> PointSearch<'a, S> {
     }
 
     /// Searches the memtables. Calls `settle` if they have the answer. Otherwise returns the
-    /// search, which [`resume_multi_get`](super::multi_get::resume_multi_get) continues at the first
-    /// file.
+    /// search, which [`resume_multi_get`](super::multi_get::resume_multi_get) continues at the
+    /// first file.
     pub(crate) fn find_in_memtables(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
         let context = self.context;
         if !context.files_only {
