@@ -2,7 +2,7 @@
 //!
 //! In: the name of the running test. Out: whether this process runs no other test.
 
-use std::process::Command;
+use crate::started::this_program;
 
 /// An environment variable of the new process: the name of its only test.
 const ALONE: &str = "ESKER_TEST_ALONE";
@@ -22,8 +22,7 @@ pub fn runs_alone(name: &str) -> bool {
     if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
         return true;
     }
-    let program = std::env::current_exe().expect("a running program has a path");
-    let mut command = Command::new(program);
+    let mut command = this_program();
     command.args(["--exact", name, "--nocapture"]).env(ALONE, name);
     let ended = command.output().expect("the program runs, so it can be started");
     let said = String::from_utf8_lossy(&ended.stdout);

@@ -21,7 +21,7 @@ fn lock_in_a_child() {
 }
 
 fn child(path: &Path) -> String {
-    let Output { stdout, status, .. } = Command::new(std::env::current_exe().unwrap())
+    let Output { stdout, status, .. } = esker_testkit::this_program()
         .args(["--exact", "locks::lock_in_a_child", "--nocapture"])
         .env(PATH_VARIABLE, path)
         .output()

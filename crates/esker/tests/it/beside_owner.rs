@@ -10,7 +10,7 @@ use esker::options::WalRecoveryMode;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, OpenMode, WriteBatch};
 use esker_testkit::TempDir;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const DIRECTORY: &str = "ESKER_TEST_OWNED_DIR";
@@ -72,7 +72,7 @@ impl Drop for Owner {
 }
 
 fn start_owner(dir: &Path, recycles: bool) -> Owner {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = esker_testkit::this_program();
     command.args(["--exact", "beside_owner::own_a_database", "--nocapture"]).env(DIRECTORY, dir);
     if recycles {
         command.env(RECYCLES, "1");

@@ -14,7 +14,7 @@ use esker_testkit::TempDir;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "ESKER_TEST_LIMITS_DIR";
@@ -36,7 +36,7 @@ fn run_in_child(scene: &str) {
     // The other user may lack access to the directory of this binary.
     let program = dir.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let mut command = Command::new(program);
+    let mut command = esker_testkit::command(&program);
     command.args(["--exact", scene, "--nocapture", "--test-threads=1"]).env(DIRECTORY, dir.path().join("db"));
     let output = dir.path().join("output");
     let file = std::fs::File::create(&output).unwrap();

@@ -10,7 +10,7 @@ use esker::builtin::string_append;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, ReadOptions, WriteBatch};
 use esker_testkit::TempDir;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "ESKER_TEST_PRIMARY_DIR";
@@ -80,7 +80,7 @@ impl Primary {
     fn start(dir: &Path, recycles: bool) -> Primary {
         let ready = dir.with_extension("ready");
         _ = std::fs::remove_file(&ready);
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = esker_testkit::this_program();
         command.args(["--exact", "secondary::processes::be_a_primary", "--nocapture"]).env(DIRECTORY, dir);
         if recycles {
             command.env(RECYCLES, "1");
