@@ -1,6 +1,7 @@
 //! `lock_wal`: no write takes effect under it, and everything else goes on.
 
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{Clock, SystemClock};
 use esker::{Db, Env, ErrorKind, Options, WalLock, WriteOptions};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,6 +18,7 @@ fn open(change: impl FnOnce(&mut Options)) -> (Db, Options) {
     (Db::open(&options, "/db").unwrap(), options)
 }
 
+#[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn put_in_thread(db: &Db, key: &'static str, bytes: usize) -> JoinHandle<esker::Result<()>> {
     let db = db.clone();
     thread::spawn(move || db.put(key, vec![b'v'; bytes]))
@@ -36,16 +38,16 @@ fn writes_wait_until_the_last_lock_is_gone() {
     let locks: Vec<WalLock> = (0..2).map(|_| db.lock_wal().unwrap()).collect();
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(1));
     let writer = put_in_thread(&db, "waits", 1);
-    thread::sleep(WHILE);
+    SystemClock.sleep(WHILE);
     assert_eq!(put_without_waiting(&db, "refused").unwrap_err().kind(), ErrorKind::Incomplete);
     let third = db.lock_wal().unwrap();
     for lock in locks {
         drop(lock);
-        thread::sleep(WHILE);
+        SystemClock.sleep(WHILE);
         assert!(!has(&db, "waits") && !writer.is_finished());
     }
     // Any thread may give it back.
-    thread::spawn(move || drop(third)).join().unwrap();
+    thread::scope(|scope| scope.spawn(move || drop(third)).join()).unwrap();
     put_without_waiting(&db, "next").unwrap();
     writer.join().unwrap().unwrap();
     assert!(has(&db, "waits") && has(&db, "next") && !has(&db, "refused"));
@@ -59,7 +61,7 @@ fn reads_flushes_and_checkpoints_go_on_under_a_lock() {
     let lock = db.lock_wal().unwrap();
     let at = db.latest_sequence_number();
     let writer = put_in_thread(&db, "waits", 1);
-    thread::sleep(WHILE);
+    SystemClock.sleep(WHILE);
     db.flush().unwrap();
     db.compact_range(None, None).unwrap();
     db.create_checkpoint("/copy", 0).unwrap();
@@ -100,10 +102,10 @@ fn a_delayed_write_that_has_lent_its_lead_waits_too() {
     while db.int_property("rocksdb.actual-delayed-write-rate") == Some(0) {
         thread::yield_now();
     }
-    thread::sleep(WHILE);
+    SystemClock.sleep(WHILE);
     assert!(!has(&db, "delayed"), "it is delayed for seconds");
     let lock = db.lock_wal().unwrap();
-    thread::sleep(3 * WHILE);
+    SystemClock.sleep(3 * WHILE);
     assert!(!has(&db, "delayed") && !writer.is_finished());
     drop(lock);
     writer.join().unwrap().unwrap();
@@ -115,7 +117,7 @@ fn a_close_ends_the_waits_of_a_lock() {
     let (db, options) = open(|_| ());
     let lock = db.lock_wal().unwrap();
     let writer = put_in_thread(&db, "waits", 1);
-    thread::sleep(WHILE);
+    SystemClock.sleep(WHILE);
     db.close().unwrap();
     assert_eq!(writer.join().unwrap().unwrap_err().kind(), ErrorKind::ShutdownInProgress);
     drop(lock);

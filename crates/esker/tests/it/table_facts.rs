@@ -182,8 +182,7 @@ fn sums_are_those_of_all_families_and_shared_caches_count_once() {
     let (db, _) = three_tables();
     let table = db.options_cf(&db.default_column_family()).table;
     let cache = table.block_cache.clone().unwrap();
-    let mut shares = esker::ColumnFamilyOptions::default();
-    shares.table = table;
+    let shares = esker::ColumnFamilyOptions { table, ..Default::default() };
     let other = db.create_column_family("other", &shares).unwrap();
     db.put_cf(&other, "k", "v").unwrap();
     let sum = |name: &str| db.aggregated_int_property(name);

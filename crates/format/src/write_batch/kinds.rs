@@ -78,9 +78,11 @@ impl WriteBatch {
 mod tests {
     use super::*;
 
+    type HasKind = fn(&WriteBatch) -> bool;
+
     #[test]
     fn a_batch_has_the_kinds_that_were_put_into_it_and_no_others() {
-        let kinds: [(&str, fn(&WriteBatch) -> bool); 7] = [
+        let kinds: [(&str, HasKind); 7] = [
             ("put", WriteBatch::has_put),
             ("timed", WriteBatch::has_timed_put),
             ("entity", WriteBatch::has_put_entity),

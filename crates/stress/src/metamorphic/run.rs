@@ -284,6 +284,7 @@ impl Run<'_> {
         let options = self.write_options();
         let pipelined = self.opening.db.enable_pipelined_write;
         let ingests = options.disable_wal && !pipelined && self.rng.u8(..4) == 0;
+        let large = self.rng.u32(..8);
         match self.store() {
             Store::Plain(db) if ingests => {
                 let mut batch = WriteBatch::new();
@@ -300,8 +301,7 @@ impl Run<'_> {
                 db.write_opt(&options, &mut batch)
             }
             Store::Pessimistic(db) => {
-                let least = self.rng.u32(..8);
-                let of_transaction = TransactionOptions::default().large_txn_commit_optimize_threshold(least);
+                let of_transaction = TransactionOptions::default().large_txn_commit_optimize_threshold(large);
                 let transaction = db.begin_transaction_opt(&options, &of_transaction);
                 for write in writes {
                     let handle = &self.handles[family_of(write)];

@@ -55,11 +55,15 @@ impl DbIterator {
             let mut iter = mem.iter();
             iter.seek(&target);
             let Some((found, value)) = self.found(&iter, user_key)? else { continue };
-            if found.1 == ValueType::ValuePreferredSeqno {
+            if found.value_type == ValueType::ValuePreferredSeqno {
                 return last_word(value);
             }
             let samples = self.db.engine.state.lock().times.samples().clone();
-            return Ok(if samples.pairs().is_empty() { UNKNOWN } else { samples.time_before(found.0) });
+            return Ok(if samples.pairs().is_empty() {
+                UNKNOWN
+            } else {
+                samples.time_before(found.sequence)
+            });
         }
         let icmp = &self.cf.icmp;
         for (_, file) in super_version.version.candidates(&target) {
@@ -69,15 +73,15 @@ impl DbIterator {
             iter.seek(&seek_key(stored, sequence));
             let Some((found, value)) = self.found(&iter, stored)? else { continue };
             let samples = &reader.properties().seqno_to_time_mapping;
-            if found.0 == SequenceNumber::ZERO {
+            if found.sequence == SequenceNumber::ZERO {
                 return Ok(0);
             }
             if samples.is_empty() {
                 return Ok(UNKNOWN);
             }
-            let preferred = match found.1 {
+            let preferred = match found.value_type {
                 ValueType::ValuePreferredSeqno => SequenceNumber(last_word(value)?),
-                _ => found.0,
+                _ => found.sequence,
             };
             let samples = SeqnoToTimeMapping::from_samples(SeqnoToTimeMapping::decode(samples)?);
             return Ok(samples.time_before(preferred));
@@ -85,18 +89,18 @@ impl DbIterator {
         Ok(UNKNOWN)
     }
 
-    /// Sequence number, type and value of the entry at `iter`, if it is one of `user_key`.
+    /// Key and value of the entry at `iter`, if it is one of `user_key`.
     fn found<'i>(
         &self,
         iter: &'i dyn InternalIterator,
         user_key: &[u8],
-    ) -> Result<Option<((SequenceNumber, ValueType), &'i [u8])>> {
+    ) -> Result<Option<(ParsedInternalKey<'i>, &'i [u8])>> {
         if !iter.valid() {
             return iter.status().map(|()| None);
         }
         let key = ParsedInternalKey::parse(iter.key())?;
         let is_it = self.cf.icmp.compare_plain_keys(key.user_key, user_key).is_eq();
-        Ok(is_it.then(|| ((key.sequence, key.value_type), iter.value())))
+        Ok(is_it.then(|| (key, iter.value())))
     }
 }
 
