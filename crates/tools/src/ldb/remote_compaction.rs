@@ -135,7 +135,7 @@ pub(super) fn worker(common: &Common, flags: &JobFlags, host: &Host, out: &mut O
     })?;
     let overrides = CompactionServiceOptionsOverride { env: env.clone(), ..Default::default() };
     let how = OpenAndCompactOptions::default();
-    let result = Db::open_and_compact(&how, db, &flags.job_dir.join("output"), &job, &overrides)
+    let result = Db::open_and_compact(&how, db, flags.job_dir.join("output"), &job, &overrides)
         .map_err(|why| Failure::new(format_args!("OpenAndCompact: {why}")))?;
     write_whole(&env, &flags.job_dir.join(RESULT), &result)?;
     Ok(writeln!(out, "remote_compaction_worker: OK ({} bytes result)", result.len())?)
