@@ -219,7 +219,9 @@ impl ManualCompaction {
             oldest_live: SequenceNumber::MAX,
             suggested: &NONE_SUGGESTED,
         };
-        let shrinks = version.all_files().any(|(_, f)| may_lose_entries(version, f, &self.snapshots));
+        // A run that is alone above the last level would move there as it is.
+        let shrinks =
+            rewrites || version.all_files().any(|(_, f)| may_lose_entries(version, f, &self.snapshots));
         let Some(plan) = universal::pick_all(version, &context, shrinks, self.output_path) else {
             return Some(ManualStep::Conflict);
         };

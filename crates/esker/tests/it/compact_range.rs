@@ -1,13 +1,15 @@
 //! Effects of `compact_range` besides compacting: it excludes other compactions on request, and
 //! moves files to the requested level.
 
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener, FlushJobInfo};
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
 use esker::{
     CompactionOptions, Db, Env, ErrorKind, FileNumber, FlushOptions, Options, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -63,6 +65,34 @@ fn change_level_moves_the_files_to_the_level_asked_for() {
 
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("key0499").unwrap().as_deref(), Some(&b"value1"[..]));
+}
+
+/// Removes all entries, once it is told to.
+struct RemovesAll(AtomicBool);
+
+impl CompactionFilter for RemovesAll {
+    fn name(&self) -> &str {
+        "RemovesAll"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        if self.0.load(Ordering::Relaxed) { FilterDecision::Remove } else { FilterDecision::Keep }
+    }
+}
+
+#[test]
+fn a_filter_sees_the_entries_of_a_universal_run_that_is_alone_above_the_last_level() {
+    let filter = Arc::new(RemovesAll(AtomicBool::new(false)));
+    let mut options = options();
+    options.cf.compaction_style = CompactionStyle::Universal;
+    options.cf.compaction_filter = Some(filter.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 0);
+    let family = db.default_column_family();
+    db.compact_range_opt(&to_level(3), &family, None, None).unwrap();
+    assert_eq!(files(&db), [0, 0, 0, 1, 0, 0, 0]);
+    filter.0.store(true, Ordering::Relaxed);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(files(&db), [0; 7]);
 }
 
 #[test]
