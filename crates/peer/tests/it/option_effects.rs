@@ -4,7 +4,7 @@ use esker::internals::env::{FileSystem, PosixFileSystem};
 use esker::internals::format::handle::BlockHandle;
 use esker::internals::format::key::InternalKeyComparator;
 use esker::internals::table::{TableReader, TableReaderOptions};
-use esker::options::{BlockCache, CacheOptions, cf_options_from_string};
+use esker::options::{BlockCache, CacheOptions, CacheType, cf_options_from_string};
 use esker::stats::{Statistics, Ticker};
 use esker::{ColumnFamilyOptions, Db, Options, SstFileWriter, builtin};
 use esker_peer::{FamilySpec, PeerOp, RocksDb, WriteFlags, require, write_sst_file};
@@ -33,8 +33,9 @@ impl TwoRowCaches {
         let mut options = Options::new().create_if_missing(true);
         options.cf.disable_auto_compactions = true;
         options.cf.merge_operator = Some(builtin::string_append(","));
-        options.db.row_cache =
-            Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(8 << 20)).expect("a cache")));
+        // A clock may evict a row below its capacity.
+        let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(8 << 20) };
+        options.db.row_cache = Some(Arc::new(BlockCache::new(&cache).expect("a cache")));
         let statistics = Arc::new(Statistics::new());
         options.db.statistics = Some(statistics.clone());
         let esker = Db::open(&options, dir.join("esker")).expect("opens");
