@@ -46,7 +46,7 @@ impl Db {
     /// ```
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: a read-only database or a
-    /// forked child process · `IoError`: the WAL could not be written. Writes are not stopped then.
+    /// forked child process · `IoError`: the WAL could not be written, and writes go on.
     pub fn lock_wal(&self) -> Result<WalLock> {
         let engine = self.engine();
         engine.check_writable()?;
