@@ -48,7 +48,8 @@ impl fmt::Display for LocalTime {
 
 /// The local time of a point in time in Unix seconds.
 pub fn local_time(seconds: u64) -> LocalTime {
-    let time = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
+    // The form of `time_t` on every 64-bit system.
+    let time = i64::try_from(seconds).unwrap_or(i64::MAX);
     let mut tm = libc::tm {
         tm_sec: 0,
         tm_min: 0,
