@@ -40,9 +40,15 @@ fn simulated(root: &Path, campaign: &[&str]) -> Outcome {
     run(root, &env, "cargo", &[&cargo, campaign].concat())
 }
 
-/// Runs the threads campaign without a sanitizer.
+/// Runs the threads campaign without a sanitizer: for half of the time with plain batches, for the
+/// rest with transactions that are in memtables before their commit.
 pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
-    stress(root, &["threads", "--seconds", &seconds(minutes)])
+    let (half, quarter) = ((minutes * 30).to_string(), (minutes * 15).to_string());
+    stress(root, &["threads", "--seconds", &half])?;
+    for policy in ["prepared", "unprepared"] {
+        stress(root, &["threads", "--seconds", &quarter, "--policy", policy])?;
+    }
+    Ok(())
 }
 
 /// Runs three campaigns of scans. The first compares scans beside writers with a model that knows

@@ -221,6 +221,7 @@ fn measure(subject: &mut GrowthSubject, operation: &Operation) -> esker::Result<
 fn grown(env: &Env, axis: &Axis, options: fn(&mut esker::Options), n: u64) -> esker::Result<GrowthSubject> {
     let mut subject = GrowthSubject::new(env);
     (axis.options)(&mut subject.options, n);
+    subject.write_policy = axis.write_policy;
     options(&mut subject.options);
     subject.open()?;
     subject.fill_sides()?;

@@ -7,6 +7,7 @@
 mod durability;
 
 use clap::{Args, Parser, Subcommand};
+use esker::txn::WritePolicy;
 use esker_stress::{db_stress, metamorphic, model, probes, scans, threads};
 use std::process::ExitCode;
 
@@ -196,12 +197,34 @@ struct ThreadsArguments {
     /// Directory of the database. By default the database is in memory.
     #[arg(long)]
     directory: Option<std::path::PathBuf>,
+    /// Make each batch a transaction under this write policy.
+    #[arg(long, value_enum)]
+    policy: Option<PolicyArgument>,
+}
+
+/// A write policy of transactions.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum PolicyArgument {
+    Committed,
+    Prepared,
+    Unprepared,
+}
+
+impl From<PolicyArgument> for WritePolicy {
+    fn from(policy: PolicyArgument) -> WritePolicy {
+        match policy {
+            PolicyArgument::Committed => WritePolicy::WriteCommitted,
+            PolicyArgument::Prepared => WritePolicy::WritePrepared,
+            PolicyArgument::Unprepared => WritePolicy::WriteUnprepared,
+        }
+    }
 }
 
 fn run_threads(arguments: ThreadsArguments) -> Result<String, String> {
-    let ThreadsArguments { seed, writers, readers, seconds, directory } = arguments;
+    let ThreadsArguments { seed, writers, readers, seconds, directory, policy } = arguments;
+    let policy = policy.map(WritePolicy::from);
     let time = std::time::Duration::from_secs(seconds);
-    threads::run(&threads::ThreadParameters { seed, writers, readers, time, directory })
+    threads::run(&threads::ThreadParameters { seed, writers, readers, time, directory, policy })
         .map(|report| report.to_string())
 }
 

@@ -17,6 +17,7 @@ mod reduce;
 mod run;
 mod space;
 mod stamped;
+mod transactions;
 
 use ops::ScriptOp;
 use run::RunDivergence;
@@ -138,7 +139,7 @@ struct Case {
 
 impl Case {
     fn space(&self) -> Space {
-        Space { seed: self.seed << 16 | self.set, without: self.without.clone() }
+        Space { seed: self.seed << space::SET_BITS | self.set, without: self.without.clone() }
     }
 
     fn run(&self, ops: &[ScriptOp]) -> Result<usize, RunDivergence> {

@@ -53,14 +53,7 @@ impl ModelParameters {
     /// The parameters of a round with or without transactions, and perhaps with all write policies.
     pub(crate) fn with_policies(&self, rng: &mut fastrand::Rng, with_transactions: bool) -> ModelParameters {
         let mixes_policies = with_transactions && rng.bool();
-        let mut parameters =
-            ModelParameters { timestamps_of_transactions: with_transactions, mixes_policies, ..self.clone() };
-        if mixes_policies {
-            // These take no locks: files are ingested over the keys of transactions, and deleted
-            // with them.
-            parameters.without.extend([OperationKind::Ingest, OperationKind::DeleteFiles]);
-        }
-        parameters
+        ModelParameters { timestamps_of_transactions: with_transactions, mixes_policies, ..self.clone() }
     }
 }
 
@@ -115,6 +108,14 @@ pub struct Steps {
     pub crashes_with_some: u64,
     /// Tables that were deleted as whole files.
     pub files_deleted: u64,
+    /// Rollbacks to save points.
+    pub save_points: u64,
+    /// Openings under each write policy.
+    pub policies: [u64; 3],
+    /// Copies and instances beside the owner that were compared.
+    pub copies: u64,
+    /// Secondaries that refused the WALs of an early policy.
+    pub refused_beside: u64,
 }
 
 impl Steps {
@@ -126,6 +127,10 @@ impl Steps {
         self.found += more.found;
         self.crashes_with_some += more.crashes_with_some;
         self.files_deleted += more.files_deleted;
+        self.save_points += more.save_points;
+        self.copies += more.copies;
+        self.refused_beside += more.refused_beside;
+        self.policies.iter_mut().zip(more.policies).for_each(|(sum, more)| *sum += more);
     }
 }
 
@@ -134,13 +139,18 @@ impl fmt::Display for Steps {
         write!(
             f,
             "transactions: {} committed, {} prepared, of which {} committed and {} rolled back; {} found prepared after {} \
-             crashes; {} tables deleted whole",
+             crashes; {} rollbacks to save points; openings as WriteCommitted, WritePrepared, WriteUnprepared: {:?}; {} \
+             copies compared, {} secondaries refused; {} tables deleted whole",
             self.committed,
             self.prepared,
             self.committed_prepared,
             self.rolled_back_prepared,
             self.found,
             self.crashes_with_some,
+            self.save_points,
+            self.policies,
+            self.copies,
+            self.refused_beside,
             self.files_deleted
         )
     }

@@ -9,6 +9,9 @@
 //! n` in the first family, `w/b = n` and `merge(w/c, 1)` in the second family. Some batches begin
 //! with two more operations: a range deletion of the log, and `w/base = n`.
 //!
+//! With a write policy, each batch is a transaction, which is prepared, or spills before that. Some
+//! transactions write other numbers before, and are rolled back.
+//!
 //! Invariants that readers check
 //!  1. At each point in time `a`, `b` and `c` are equal, because batches are atomic across families
 //!     and merges.
@@ -26,7 +29,11 @@ use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker::internals::base::sync::epoch;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::thread_pool;
-use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env};
+use esker::txn::WritePolicy;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env, TransactionDb,
+    TransactionDbOptions,
+};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,11 +57,20 @@ pub struct ThreadParameters {
     pub time: Duration,
     /// Directory of the database; `None` means that the database is in memory.
     pub directory: Option<PathBuf>,
+    /// The policy under which batches are transactions; `None`: they are none.
+    pub policy: Option<WritePolicy>,
 }
 
 impl Default for ThreadParameters {
     fn default() -> ThreadParameters {
-        ThreadParameters { seed: 1, writers: 8, readers: 8, time: Duration::from_secs(2), directory: None }
+        ThreadParameters {
+            seed: 1,
+            writers: 8,
+            readers: 8,
+            time: Duration::from_secs(2),
+            directory: None,
+            policy: None,
+        }
     }
 }
 
@@ -85,6 +101,8 @@ impl fmt::Display for ThreadReport {
 /// State that all threads share.
 struct Shared {
     db: Db,
+    /// The same database, if batches are transactions.
+    transactions: Option<TransactionDb>,
     /// The family of `a` and the logs.
     first: ColumnFamilyHandle,
     /// The family of `b` and `c`.
@@ -125,7 +143,7 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
         None => Env::with_fs(Arc::new(MemFs::new())),
     };
     let path = parameters.directory.clone().unwrap_or_else(|| PathBuf::from("/db"));
-    let shared = Arc::new(open(&env, &path, parameters.writers)?);
+    let shared = Arc::new(open(&env, &path, parameters)?);
     let threads = start_threads(&shared, parameters)?;
     while (start.elapsed() < parameters.time || shared.has_done_little()) && !shared.stopped() {
         std::thread::sleep(Duration::from_millis(20));
@@ -147,7 +165,7 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     let done: Vec<u64> = shared.done.iter().map(|n| n.load(Ordering::Relaxed)).collect();
     shared.db.close().map_err(|e| format!("close: {e}"))?;
     drop(shared);
-    let reopened = open(&env, &path, parameters.writers)?;
+    let reopened = open(&env, &path, parameters)?;
     for (there, done) in reopened.done.iter().zip(done) {
         there.store(done, Ordering::Relaxed);
     }
@@ -162,7 +180,7 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     Ok(report)
 }
 
-fn open(env: &Env, path: &std::path::Path, writers: usize) -> Result<Shared, String> {
+fn open(env: &Env, path: &std::path::Path, parameters: &ThreadParameters) -> Result<Shared, String> {
     let db_options = DbOptions {
         create_if_missing: true,
         create_missing_column_families: true,
@@ -183,13 +201,23 @@ fn open(env: &Env, path: &std::path::Path, writers: usize) -> Result<Shared, Str
     family.table.filter_policy = Some(esker::internals::table::FilterPolicy::bloom(10.0));
     let descriptors =
         ["default", "second"].map(|name| ColumnFamilyDescriptor::new(name, family.clone())).to_vec();
-    let db = Db::open_cf(&db_options, path, descriptors).map_err(|e| format!("open: {e}"))?;
+    let transactions = parameters.policy.map(|policy| {
+        let options =
+            TransactionDbOptions::default().write_policy(policy).default_write_batch_flush_threshold(1);
+        TransactionDb::open_cf(&db_options, &options, path, descriptors.clone())
+    });
+    let transactions = transactions.transpose().map_err(|e| format!("open: {e}"))?;
+    let db = match &transactions {
+        Some(transactions) => transactions.db().clone(),
+        None => Db::open_cf(&db_options, path, descriptors).map_err(|e| format!("open: {e}"))?,
+    };
     let family = |name| db.column_family(name).expect("the database was opened with this family");
     Ok(Shared {
         first: family("default"),
         second: family("second"),
         db,
-        done: (0..writers).map(|_| AtomicU64::new(0)).collect(),
+        transactions,
+        done: (0..parameters.writers).map(|_| AtomicU64::new(0)).collect(),
         stop: AtomicBool::new(false),
         checks: AtomicU64::new(0),
         maintenance: AtomicU64::new(0),

@@ -5,7 +5,7 @@
 
 use crate::deleted_runs::DeletedRunMemory;
 use crate::snapshot::OwnNumbers;
-use esker_base::sync::{Arc, Mutex};
+use esker_base::sync::{Arc, Mutex, Weak};
 use esker_base::{Result, SequenceNumber};
 use esker_format::key::LookupKey;
 use esker_memtable::MemTable;
@@ -29,8 +29,9 @@ pub(crate) struct OwnRuns(Mutex<Option<OverDatabase>>);
 
 #[derive(Debug)]
 struct OverDatabase {
-    /// The memory of the super versions below.
-    base: Arc<DeletedRunMemory>,
+    /// The memory of the super versions below. A batch may outlive its database, and must not keep
+    /// what is charged to its cache.
+    base: Weak<DeletedRunMemory>,
     memory: Arc<DeletedRunMemory>,
 }
 
@@ -40,10 +41,10 @@ impl OwnRuns {
     pub(crate) fn over(&self, base: &Arc<DeletedRunMemory>) -> Arc<DeletedRunMemory> {
         let mut current = self.0.lock();
         match &*current {
-            Some(over) if Arc::ptr_eq(&over.base, base) => over.memory.clone(),
+            Some(over) if over.base.as_ptr() == Arc::as_ptr(base) => over.memory.clone(),
             _ => {
                 let memory = Arc::new(base.for_own_writes());
-                *current = Some(OverDatabase { base: base.clone(), memory: memory.clone() });
+                *current = Some(OverDatabase { base: Arc::downgrade(base), memory: memory.clone() });
                 memory
             }
         }

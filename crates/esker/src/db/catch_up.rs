@@ -59,10 +59,10 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `NotSupported`: the database is no secondary, or the primary is one of RocksDB with
-    /// write-prepared transactions · `Corruption`: names file and offset; entries before the damage
-    /// may be seen · `TryAgain`: the primary changes its files faster than they are read ·
-    /// `InvalidArgument`: the directory holds another database now · `IoError` ·
+    /// `NotSupported`: the database is no secondary, or a WAL of the primary has transactions of
+    /// `WritePrepared` or `WriteUnprepared` · `Corruption`: names file and offset; entries before
+    /// the damage may be seen · `TryAgain`: the primary changes its files faster than they are read
+    /// · `InvalidArgument`: the directory holds another database now · `IoError` ·
     /// `ShutdownInProgress`. After an error reads see the former state, or a later one.
     pub fn try_catch_up_with_primary(&self) -> Result<()> {
         catch_up(self.engine())

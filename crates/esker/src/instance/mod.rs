@@ -194,17 +194,7 @@ impl DbInner {
             let sequence = snapshot.sequence();
             return Ok((cf.pinned_super_version(), sequence, commits.at(sequence)));
         }
-        loop {
-            let super_version = cf.pinned_super_version();
-            esker_base::probe!("read_point:super_version");
-            let (sequence, unseen) = commits.now(|| self.engine.visible_sequence());
-            // A later super version may have the newer ones of entries that became visible
-            // together: the former value beside a rolled back one, or the last section of a
-            // transaction.
-            if cf.super_version.holds(&super_version) {
-                return Ok((super_version, sequence, unseen));
-            }
-        }
+        Ok(commits.read_point(&cf.super_version, || self.engine.visible_sequence()))
     }
 
     /// The sections that a reader at `sequence` does not see. `sequence` is the number of

@@ -266,6 +266,26 @@ impl CommitTable {
         }
     }
 
+    /// The read point of a reader without a snapshot: a super version, the newest number, and the
+    /// sections that it does not see. No lock is held, so it begins again if one of the first and
+    /// the last changes meanwhile. An older super version could lack the newer ones of entries that
+    /// become visible together: the former value beside a rolled back one, or the last section of a
+    /// transaction.
+    pub(crate) fn read_point<T: Send + Sync + 'static>(
+        &self,
+        super_version: &Swap<T>,
+        visible: impl Fn() -> SequenceNumber,
+    ) -> (Arc<T>, SequenceNumber, Option<UnseenSections>) {
+        loop {
+            let read = super_version.load_full();
+            esker_base::probe!("read_point:super_version");
+            let (sequence, unseen) = self.now(&visible);
+            if super_version.holds(&read) {
+                return (read, sequence, unseen);
+            }
+        }
+    }
+
     /// The sections that a reader at `sequence`, the number of a live snapshot, does not see.
     pub(crate) fn at(&self, sequence: SequenceNumber) -> Option<UnseenSections> {
         UnseenSections::new(self.chunks.load_full(), sequence)

@@ -7,8 +7,9 @@ use esker::internals::base::compaction_filter::{
 };
 use esker::internals::base::probe::Probes;
 use esker::internals::base::stats::{Statistics, Ticker};
+use esker::internals::base::sync::epoch;
 use esker::internals::env::mem::MemFs;
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::options::{BlockCache, BottommostLevelCompaction, CacheOptions, CompactRangeOptions};
 use esker::{Db, DbIterator, Env, ExplainScan, Options, ReadOptions, Snapshot, WriteBatchWithIndex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -483,4 +484,32 @@ fn a_call_steps_over_few_entries_of_each_of_many_remembered_runs() {
         let each = (statistics.ticker_count(Ticker::NumberIterSkip) - before) / RUNS as u64;
         assert!(each <= 16, "{each} entries a run, backward {backward}, flushes {flushes}");
     }
+}
+
+/// The charge is that of the family's remembered runs.
+#[test]
+fn a_batch_that_outlives_its_database_keeps_nothing_in_the_cache() {
+    let cache = Arc::new(BlockCache::lru(&CacheOptions::with_capacity(8 << 20)).unwrap());
+    let mut options = Options::new().create_if_missing(true);
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.deleted_run_memory_min_keys = 256;
+    options.cf.table.block_cache = Some(cache.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    iter.next();
+    assert!(iter.valid());
+    drop(iter);
+    assert!(cache.usage() > 0, "the scan has remembered a run");
+    let mut batch = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
+    batch.put("own", "value");
+    let mut iter = batch.iter_with_base(&db, &ReadOptions::default(), &db.default_column_family()).unwrap();
+    iter.seek_to_first();
+    iter.next();
+    assert!(iter.valid());
+    drop((iter, db));
+    epoch::settle(1, || ());
+    assert_eq!(cache.usage(), 0);
 }

@@ -13,10 +13,12 @@ mod locking;
 mod optimistic;
 mod popped;
 mod repaired;
+mod secondaries;
 mod single_deletions;
 mod timestamps;
 mod two_phase;
 mod uncommitted_entries;
+mod unseen_reads;
 mod write_prepared;
 mod write_unprepared;
 

@@ -251,6 +251,42 @@ enum Engine {
 }
 
 impl Engine {
+    fn esker(dir: &Path, policy: WritePolicy) -> Engine {
+        Engine::Esker(esker_as(dir, policy))
+    }
+
+    fn rocks(dir: &Path, policy: WritePolicy) -> Engine {
+        Engine::Rocks(rocksdb(dir, policy))
+    }
+
+    /// Ends a transaction that was found prepared.
+    fn end(&self, name: &str, commits: bool) {
+        match self {
+            Engine::Esker(db) => {
+                let txn = db.get_transaction_by_name(name.as_bytes()).expect("prepared");
+                if commits { txn.commit() } else { txn.rollback() }.expect("ended");
+            }
+            Engine::Rocks(db) => {
+                let (_, txn) = db.prepared().into_iter().find(|(found, _)| found == name).expect("prepared");
+                if commits { txn.commit() } else { txn.rollback() }.expect("ended");
+            }
+        }
+    }
+
+    fn flush_all(&self) {
+        match self {
+            Engine::Esker(db) => db.db().flush().expect("flushes"),
+            Engine::Rocks(db) => db.flush().expect("flushes"),
+        }
+    }
+
+    /// Waits until background work changes no files.
+    fn settle(&self) {
+        if let Engine::Esker(db) = self {
+            db.db().wait_for_background_work().expect("idle");
+        }
+    }
+
     fn get(&self, key: &str) -> Option<String> {
         match self {
             Engine::Esker(db) => esker_get(db, key),
@@ -278,8 +314,15 @@ impl Engine {
     }
 
     /// Begins a transaction with these writes; prepares it, and perhaps commits or rolls back.
-    /// Without `prepares`, it ends unprepared.
-    fn transact(&self, name: &str, writes: &Writes, commits: Option<bool>, prepares: bool) {
+    /// Without `prepares`, it ends unprepared. A save point takes back what it has written to
+    /// `given_back` meanwhile.
+    fn transact(
+        &self,
+        name: &str,
+        (writes, given_back): (&Writes, &[String]),
+        commits: Option<bool>,
+        prepares: bool,
+    ) {
         match self {
             Engine::Esker(db) => {
                 let txn = esker_begin(db, name);
@@ -289,6 +332,9 @@ impl Engine {
                         None => txn.delete(key).expect("locked"),
                     }
                 }
+                txn.set_save_point();
+                given_back.iter().for_each(|key| txn.put(key, "taken back").expect("locked"));
+                txn.rollback_to_save_point().expect("there is one");
                 if prepares {
                     txn.prepare().expect("prepared");
                 }
@@ -304,6 +350,10 @@ impl Engine {
                         None => txn.delete(key.as_bytes()).expect("locked"),
                     }
                 }
+                txn.set_save_point();
+                let put = |key: &String| txn.put(key.as_bytes(), b"taken back").expect("locked");
+                given_back.iter().for_each(put);
+                txn.rollback_to_save_point().expect("there is one");
                 if prepares {
                     txn.prepare().expect("prepared");
                 }
@@ -329,6 +379,8 @@ fn databases_of_write_prepared_change_hands_again_and_again() {
         let mut dir = TempDir::new("wp-hand-over");
         let mut state: BTreeMap<String, String> = BTreeMap::new();
         let mut open: BTreeMap<String, Writes> = BTreeMap::new();
+        // Keys that save points gave back: a transaction that is found prepared locks them again.
+        let mut given_back: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut next = 0;
         for turn in 0..8 {
             let crashed = TempDir::new("wp-hand-over");
@@ -374,8 +426,11 @@ fn databases_of_write_prepared_change_hands_again_and_again() {
                 }
             }
             check(&engine, &state);
+            let found = given_back.iter().filter(|(name, _)| open.contains_key(*name));
+            let again: Vec<_> = found.flat_map(|(_, keys)| keys.clone()).collect();
             for _ in 0..rng.usize(2..10) {
-                let locked: Vec<_> = open.values().flat_map(|writes| writes.keys().cloned()).collect();
+                let locked = open.values().flat_map(|writes| writes.keys());
+                let locked: Vec<_> = locked.chain(&again).cloned().collect();
                 let free: Vec<_> = (0..KEYS).map(key).filter(|key| !locked.contains(key)).collect();
                 if free.is_empty() || rng.u8(..4) == 0 {
                     engine.flush(&mut rng);
@@ -391,9 +446,14 @@ fn databases_of_write_prepared_change_hands_again_and_again() {
                     };
                     let writes: Writes = (0..3).map(writes).collect();
                     let commits = (rng.u8(..3) > 0).then(|| rng.bool());
-                    engine.transact(&name, &writes, commits, commits.is_none() || rng.bool());
+                    let back = |_| rng.choice(&free).expect("some").clone();
+                    let back: Vec<_> = (0..rng.usize(..3)).map(back).collect();
+                    engine.transact(&name, (&writes, &back), commits, commits.is_none() || rng.bool());
                     match commits {
-                        None => _ = open.insert(name, writes),
+                        None => {
+                            given_back.insert(name.clone(), back);
+                            open.insert(name, writes);
+                        }
                         Some(false) => {}
                         Some(true) => {
                             for (key, value) in writes {
@@ -427,6 +487,62 @@ fn databases_of_write_prepared_change_hands_again_and_again() {
         let names: Vec<_> = left.iter().map(|txn| txn.name().expect("named")).collect();
         assert_eq!(names, open.keys().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>());
     });
+}
+
+/// One engine prepares a transaction whose save point has given keys back, and another writer has
+/// written one of them since. The other engine ends it.
+fn save_points_change_hands(from: fn(&Path, WritePolicy) -> Engine, to: fn(&Path, WritePolicy) -> Engine) {
+    for (policy, flush, crash) in cases() {
+        for commits in [true, false] {
+            let case = format!("{policy:?} {flush:?} crash {crash} commits {commits}");
+            let (dir, crashed) = (TempDir::new("saved"), TempDir::new("saved-crashed"));
+            {
+                let engine = from(dir.path(), policy);
+                ["a", "b"].iter().for_each(|key| engine.put(key, "old"));
+                let writes = [("a".to_owned(), Some("kept".to_owned()))].into();
+                if matches!(flush, Flush::Before | Flush::Both) {
+                    engine.flush_all();
+                }
+                engine.transact("saved", (&writes, &["a", "b", "c"].map(str::to_owned)), None, true);
+                engine.put("b", "other");
+                if matches!(flush, Flush::After | Flush::Both) {
+                    engine.flush_all();
+                }
+                engine.put("plain", "1");
+                if crash {
+                    engine.settle();
+                    copy(dir.path(), crashed.path());
+                }
+            }
+            let dir = if crash { &crashed } else { &dir };
+            let check = |engine: &Engine, a: &str| {
+                let found = ["a", "b", "c", "plain"].map(|key| engine.get(key));
+                let expected = [Some(a), Some("other"), None, Some("1")];
+                assert_eq!(found.each_ref().map(Option::as_deref), expected, "{case}");
+            };
+            let engine = to(dir.path(), policy);
+            check(&engine, "old");
+            engine.end("saved", commits);
+            let a = if commits { "kept" } else { "old" };
+            check(&engine, a);
+            drop(engine);
+            check(&from(dir.path(), policy), a);
+        }
+    }
+}
+
+#[test]
+fn rocksdb_ends_transactions_whose_save_points_esker_has_rolled_back() {
+    if require("librocksdb 11.8", RocksDb::available()).is_some() {
+        save_points_change_hands(Engine::esker, Engine::rocks);
+    }
+}
+
+#[test]
+fn esker_ends_transactions_whose_save_points_rocksdb_has_rolled_back() {
+    if require("librocksdb 11.8", RocksDb::available()).is_some() {
+        save_points_change_hands(Engine::rocks, Engine::esker);
+    }
 }
 
 #[test]

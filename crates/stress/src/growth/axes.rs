@@ -5,7 +5,10 @@
 
 use super::subject::{GrowthSubject, SIDE, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch};
+use esker::txn::WritePolicy;
+use esker::{
+    ColumnFamilyDescriptor, CompactionOptions, Options, Result, TransactionOptions, WriteBatch, WriteOptions,
+};
 
 /// A kind of thing of which a database may have many.
 pub(super) struct Axis {
@@ -15,12 +18,14 @@ pub(super) struct Axis {
     pub(super) unit: u64,
     /// Options that it needs.
     pub(super) options: fn(&mut Options, u64),
+    /// The policy of its transactions.
+    pub(super) write_policy: WritePolicy,
     /// Makes `n` things of this kind.
     pub(super) grow: fn(&mut GrowthSubject, u64) -> Result<()>,
 }
 
 const fn axis(name: &'static str, unit: u64, grow: fn(&mut GrowthSubject, u64) -> Result<()>) -> Axis {
-    Axis { name, unit, options: |_, _| (), grow }
+    Axis { name, unit, options: |_, _| (), write_policy: WritePolicy::WriteCommitted, grow }
 }
 
 /// Every axis.
@@ -48,6 +53,19 @@ pub(super) const ALL: &[Axis] = &[
     axis("WAL records", 256, |s, n| (0..n).try_for_each(|i| s.put(i % 8))),
     axis("WAL files", 8, wal_files),
     axis("prepared transactions", 32, prepared_transactions),
+    Axis {
+        write_policy: WritePolicy::WritePrepared,
+        ..axis("prepared transactions in memtables", 64, prepared_transactions)
+    },
+    Axis {
+        write_policy: WritePolicy::WriteUnprepared,
+        ..axis("transactions that have spilled", 64, spilled_transactions)
+    },
+    axis("writes of a prepared transaction", 256, writes_of_a_transaction),
+    Axis {
+        write_policy: WritePolicy::WritePrepared,
+        ..axis("writes of a prepared transaction in memtables", 256, writes_of_a_transaction)
+    },
     axis("transactions with locks", 32, transactions_with_locks),
     axis("locks of a transaction", 64, locks_of_a_transaction),
     Axis { options: |options, _| options.cf.enable_blob_files = true, ..axis("blob files", 8, blob_files) },
@@ -170,6 +188,29 @@ fn prepared_transactions(subject: &mut GrowthSubject, n: u64) -> Result<()> {
         subject.transactions.push(transaction);
         Ok(())
     })
+}
+
+/// `n` transactions, each with a write that it has spilled and one that it has not.
+fn spilled_transactions(subject: &mut GrowthSubject, n: u64) -> Result<()> {
+    (0..n).try_for_each(|i| {
+        let how = TransactionOptions { write_batch_flush_threshold: 1, ..TransactionOptions::default() };
+        let transaction = subject.transaction_db().begin_transaction_opt(&WriteOptions::default(), &how);
+        transaction.set_name(format!("axis{i}").as_bytes())?;
+        transaction.put(key(2 * i), VALUE)?;
+        transaction.put(key(2 * i + 1), VALUE)?;
+        subject.transactions.push(transaction);
+        Ok(())
+    })
+}
+
+/// One prepared transaction of `n` writes.
+fn writes_of_a_transaction(subject: &mut GrowthSubject, n: u64) -> Result<()> {
+    let transaction = subject.transaction();
+    transaction.set_name(b"axis")?;
+    (0..n).try_for_each(|i| transaction.put(key(i), VALUE))?;
+    transaction.prepare()?;
+    subject.transactions.push(transaction);
+    Ok(())
 }
 
 fn transactions_with_locks(subject: &mut GrowthSubject, n: u64) -> Result<()> {

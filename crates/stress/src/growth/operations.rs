@@ -7,6 +7,7 @@
 use super::subject::{Act, GrowthSubject, SIDE, VALUE};
 use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::options::CompactionStyle;
+use esker::txn::TransactionState;
 use esker::{
     BackupEngine, BackupEngineOptions, ColumnFamilyDescriptor, Db, DbIterator, IngestExternalFileOptions,
     Options, Result, WriteBatch,
@@ -89,6 +90,16 @@ pub(super) const ALL: &[Operation] = &[
         let table = s.table(vec![("p5".to_owned(), VALUE.to_vec())])?;
         let options = IngestExternalFileOptions { move_files: true, ..Default::default() };
         act(move |s| s.db().ingest_external_file_opt(&options, &s.db().default_column_family(), &[table]))
+    }),
+    alone("commit the axis", |s| {
+        let mut transactions = std::mem::take(&mut s.transactions);
+        transactions.retain(|transaction| transaction.state() == TransactionState::Prepared);
+        act(move |s| {
+            transactions.iter().try_for_each(|transaction| transaction.commit())?;
+            // Their locks and batches are freed later.
+            s.keep(transactions);
+            Ok(())
+        })
     }),
     alone("flush", |s| {
         s.db().put("b", VALUE)?;

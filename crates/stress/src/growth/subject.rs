@@ -10,6 +10,7 @@ use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheOptions, CacheType};
 use esker::internals::env::{Clock, Env, FaultFs, PosixFileSystem, SystemClock};
 use esker::options::BlockCache;
+use esker::txn::WritePolicy;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileOptions, Options,
     ReadOptions, Result, Snapshot, SstFileWriter, Transaction, TransactionDb, TransactionDbOptions,
@@ -33,6 +34,7 @@ pub(super) const VALUE: &[u8] = &[b'v'; 100];
 pub(super) struct GrowthSubject {
     pub(super) fs: FaultFs,
     pub(super) options: Options,
+    pub(super) write_policy: WritePolicy,
     /// All but the default family.
     pub(super) families: Vec<ColumnFamilyDescriptor>,
     db: Option<TransactionDb>,
@@ -69,6 +71,7 @@ impl GrowthSubject {
         GrowthSubject {
             fs,
             options,
+            write_policy: WritePolicy::WriteCommitted,
             families: Vec::new(),
             db: None,
             directory: directory.unwrap_or_else(|| TempDir::new("growth")),
@@ -94,7 +97,7 @@ impl GrowthSubject {
     pub(super) fn open(&mut self) -> Result<()> {
         let mut families = vec![ColumnFamilyDescriptor::new("default", self.options.cf.clone())];
         families.extend(self.families.iter().cloned());
-        let options = TransactionDbOptions::default();
+        let options = TransactionDbOptions::default().write_policy(self.write_policy);
         self.db = Some(TransactionDb::open_cf(&self.options.db, &options, self.path(), families)?);
         Ok(())
     }

@@ -8,8 +8,11 @@
 //!     operation is impossible without one that was left out, it is left out too.
 //!  2. A key for which `is_single` is true is put only while it is absent, and deleted by single
 //!     deletions.
+//!  3. A list has timestamps or not: see `has_stamps`. Databases whose transactions are in
+//!     memtables before their commit have no timestamps.
 
 use super::stamped::{History, STAMPED};
+use super::transactions::{ScriptTransaction, TRANSACTIONS, TransactionOp};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -76,6 +79,8 @@ pub(super) enum ScriptOp {
     Ingest(usize, Vec<(Bytes, Bytes)>),
     /// Compares everything in a copy made by hard links.
     Checkpoint,
+    /// An operation of the transaction in this slot.
+    Transaction(usize, TransactionOp),
     /// Opens the database again with other options. `true`: the process dies instead of closing.
     Reopen(bool),
 }
@@ -92,6 +97,11 @@ pub(super) enum OpAnswer {
 /// Operations with their answers.
 pub(super) type OpScript = Vec<(usize, ScriptOp, OpAnswer)>;
 
+/// Whether a list of this seed has timestamps in its last family.
+pub(super) fn has_stamps(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
 pub(super) fn is_single(key: &[u8]) -> bool {
     key.last().is_some_and(|last| last % 8 == 7)
 }
@@ -105,7 +115,8 @@ fn key(n: u32) -> Bytes {
 
 /// `count` operations from this seed.
 pub(super) fn random(seed: u64, count: usize) -> Vec<ScriptOp> {
-    let mut maker = Maker { rng: fastrand::Rng::with_seed(seed), made: 0, time: 0, reopened: 0 };
+    let rng = fastrand::Rng::with_seed(seed);
+    let mut maker = Maker { rng, made: 0, time: 0, reopened: 0, stamps: has_stamps(seed) };
     (0..count).map(|_| maker.op()).collect()
 }
 
@@ -115,6 +126,7 @@ struct Maker {
     /// The newest timestamp.
     time: u64,
     reopened: usize,
+    stamps: bool,
 }
 
 impl Maker {
@@ -191,6 +203,8 @@ impl Maker {
 
     fn op(&mut self) -> ScriptOp {
         match self.rng.u32(..1000) {
+            340..380 | 565..580 | 620..628 | 987 | 700..780 if !self.stamps => self.transaction(),
+            700..740 => self.transaction(),
             0..340 => ScriptOp::Write(vec![self.write()]),
             340..380 => {
                 self.time += self.rng.u64(1..200);
@@ -239,6 +253,21 @@ impl Maker {
         }
     }
 
+    fn transaction(&mut self) -> ScriptOp {
+        let op = match self.rng.u8(..32) {
+            0..4 => TransactionOp::Begin,
+            4..16 => TransactionOp::Write((0..self.rng.usize(1..6)).map(|_| self.write()).collect()),
+            16..18 => TransactionOp::Get(self.family(), self.key()),
+            18..21 => TransactionOp::Scan(self.family(), self.rng.bool()),
+            21..24 => TransactionOp::SetSavePoint,
+            24..26 => TransactionOp::RollBackToSavePoint,
+            26..29 => TransactionOp::Prepare,
+            29..31 => TransactionOp::Commit,
+            _ => TransactionOp::RollBack,
+        };
+        ScriptOp::Transaction(self.rng.usize(..TRANSACTIONS), op)
+    }
+
     fn some_time(&mut self) -> u64 {
         if self.rng.bool() { self.time } else { self.rng.u64(..=self.time + 10) }
     }
@@ -271,7 +300,7 @@ impl Maker {
     }
 }
 
-type Map = Rc<BTreeMap<Bytes, Bytes>>;
+pub(super) type Map = Rc<BTreeMap<Bytes, Bytes>>;
 
 struct Cursor {
     family: usize,
@@ -289,6 +318,7 @@ struct Model {
     low: u64,
     snapshots: [Option<([Map; PLAIN], History)>; SNAPSHOTS],
     cursors: [Option<Cursor>; ITERATORS],
+    transactions: [Option<ScriptTransaction>; TRANSACTIONS],
 }
 
 /// The operations of `kept` (indexes, ascending) that are possible in this order, with their
@@ -357,10 +387,17 @@ impl Model {
             ScriptOp::Move(slot, how) => answer = OpAnswer::At(self.cursors[*slot].as_mut()?.go(how)?),
             ScriptOp::CloseIterator(slot) => self.cursors[*slot] = None,
             ScriptOp::Ingest(family, pairs) => {
-                if pairs.is_empty() {
+                let is_free = |key: &Bytes| !self.is_locked(*family, key);
+                let free: Vec<_> = pairs.iter().filter(|(key, _)| is_free(key)).cloned().collect();
+                if free.is_empty() {
                     return None;
                 }
-                Rc::make_mut(&mut self.maps[*family]).extend(pairs.iter().cloned());
+                Rc::make_mut(&mut self.maps[*family]).extend(free.iter().cloned());
+                return Some((ScriptOp::Ingest(*family, free), answer));
+            }
+            ScriptOp::Transaction(slot, op) => {
+                let (op, answer) = self.transact(*slot, op)?;
+                return Some((ScriptOp::Transaction(*slot, op), answer));
             }
             ScriptOp::Checkpoint => {
                 let all =
@@ -370,6 +407,10 @@ impl Model {
             ScriptOp::Reopen(_) => {
                 self.snapshots = Default::default();
                 self.cursors = Default::default();
+                for slot in &mut self.transactions {
+                    *slot = slot.take().filter(|transaction| transaction.is_prepared);
+                    slot.iter_mut().for_each(ScriptTransaction::is_found);
+                }
             }
             ScriptOp::Flush(_) | ScriptOp::Compact(..) | ScriptOp::SetOptions(_) => {}
         }
@@ -384,34 +425,95 @@ impl Model {
         self.snapshots.get(at).and_then(Option::as_ref).map_or(&self.stamped, |(_, stamped)| stamped)
     }
 
-    /// Applies a write; false if its key does not allow it.
+    /// Applies a write; false if its key does not allow it, or a transaction has locked it.
     fn write(&mut self, write: &ScriptWrite) -> bool {
-        let family = match write {
-            ScriptWrite::Put(family, ..)
-            | ScriptWrite::Merge(family, ..)
-            | ScriptWrite::DeleteRange(family, ..) => *family,
-            ScriptWrite::Delete(family, _) | ScriptWrite::SingleDelete(family, _) => *family,
+        let is_locked = match write {
+            ScriptWrite::DeleteRange(family, begin, end) => {
+                self.transactions.iter().flatten().any(|running| running.meets(*family, begin, end))
+            }
+            write => write.key().is_some_and(|(family, key)| self.is_locked(family, key)),
         };
-        let map = Rc::make_mut(&mut self.maps[family]);
-        match write {
-            ScriptWrite::Put(_, key, _) if is_single(key) && map.contains_key(key) => return false,
-            ScriptWrite::SingleDelete(_, key) if !map.contains_key(key) => return false,
-            ScriptWrite::Delete(_, key) | ScriptWrite::Merge(_, key, _) if is_single(key) => return false,
-            ScriptWrite::Put(_, key, value) => drop(map.insert(key.clone(), value.clone())),
-            ScriptWrite::Delete(_, key) | ScriptWrite::SingleDelete(_, key) => drop(map.remove(key)),
-            ScriptWrite::Merge(_, key, operand) => {
-                let merged = merge(family, map.get(key), operand);
-                map.insert(key.clone(), merged);
-            }
-            ScriptWrite::DeleteRange(_, begin, end) => {
-                let is_in = |key: &Bytes| {
-                    if family == REVERSED { key <= begin && key > end } else { key >= begin && key < end }
-                };
-                map.retain(|key, _| !is_in(key));
-            }
-        }
-        true
+        !is_locked && apply(&mut self.maps, write)
     }
+
+    /// Whether a transaction has locked the key.
+    fn is_locked(&self, family: usize, key: &Bytes) -> bool {
+        self.transactions.iter().flatten().any(|running| running.has_locked(family, key))
+    }
+
+    /// The operation of a transaction, and its answer; `None` if it is impossible now.
+    fn transact(&mut self, slot: usize, op: &TransactionOp) -> Option<(TransactionOp, OpAnswer)> {
+        if *op == TransactionOp::Begin {
+            let free = self.transactions[slot].is_none();
+            self.transactions[slot].get_or_insert_with(ScriptTransaction::default);
+            return free.then(|| (op.clone(), OpAnswer::Nothing));
+        }
+        let mut running = self.transactions[slot].take()?;
+        let mut answer = OpAnswer::Nothing;
+        let mut op = op.clone();
+        let (mut is_possible, mut is_over) = (true, false);
+        match &mut op {
+            TransactionOp::Begin => {}
+            TransactionOp::Write(writes) if !running.is_prepared => {
+                // `running` is in no slot meanwhile, so these are the locks of others.
+                writes.retain(|write| write.key().is_some_and(|(f, key)| !self.is_locked(f, key)));
+                *writes = running.write(&self.maps, writes);
+                is_possible = !writes.is_empty();
+            }
+            TransactionOp::Get(family, key) => {
+                answer = OpAnswer::Values(vec![running.sees(&self.maps)[*family].get(&*key).cloned()]);
+            }
+            TransactionOp::Scan(family, backwards) => {
+                let mut pairs = within(&running.sees(&self.maps)[*family], *family, None, None);
+                if *backwards {
+                    pairs.reverse();
+                }
+                answer = OpAnswer::Pairs(pairs);
+            }
+            TransactionOp::SetSavePoint if !running.is_prepared => running.set_save_point(),
+            TransactionOp::RollBackToSavePoint if !running.is_prepared => {
+                is_possible = running.roll_back_to_save_point();
+            }
+            TransactionOp::Prepare if !running.is_prepared => running.is_prepared = true,
+            TransactionOp::Commit => {
+                self.maps = running.sees(&self.maps);
+                is_over = true;
+            }
+            TransactionOp::RollBack => is_over = true,
+            _ => is_possible = false,
+        }
+        self.transactions[slot] = Some(running).filter(|_| !is_over);
+        is_possible.then_some((op, answer))
+    }
+}
+
+/// Applies a write; false if its key does not allow it.
+pub(super) fn apply(maps: &mut [Map; PLAIN], write: &ScriptWrite) -> bool {
+    let family = match write {
+        ScriptWrite::Put(family, ..)
+        | ScriptWrite::Merge(family, ..)
+        | ScriptWrite::DeleteRange(family, ..) => *family,
+        ScriptWrite::Delete(family, _) | ScriptWrite::SingleDelete(family, _) => *family,
+    };
+    let map = Rc::make_mut(&mut maps[family]);
+    match write {
+        ScriptWrite::Put(_, key, _) if is_single(key) && map.contains_key(key) => return false,
+        ScriptWrite::SingleDelete(_, key) if !map.contains_key(key) => return false,
+        ScriptWrite::Delete(_, key) | ScriptWrite::Merge(_, key, _) if is_single(key) => return false,
+        ScriptWrite::Put(_, key, value) => drop(map.insert(key.clone(), value.clone())),
+        ScriptWrite::Delete(_, key) | ScriptWrite::SingleDelete(_, key) => drop(map.remove(key)),
+        ScriptWrite::Merge(_, key, operand) => {
+            let merged = merge(family, map.get(key), operand);
+            map.insert(key.clone(), merged);
+        }
+        ScriptWrite::DeleteRange(_, begin, end) => {
+            let is_in = |key: &Bytes| {
+                if family == REVERSED { key <= begin && key > end } else { key >= begin && key < end }
+            };
+            map.retain(|key, _| !is_in(key));
+        }
+    }
+    true
 }
 
 fn merge(family: usize, existing: Option<&Bytes>, operand: &Bytes) -> Bytes {

@@ -4,9 +4,11 @@ use super::ops::{
     Bytes, FAMILIES, ITERATORS, Move, OpAnswer, OpScript, PLAIN, REVERSED, SNAPSHOTS, ScriptOp, ScriptWrite,
 };
 use super::space::{OpenedAs, Opening, Space};
+use super::transactions::{RunTransaction, Seen, TRANSACTIONS};
 use crate::audit::{self, AuditSubject, Audited};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::options::CompactionStyle;
+use esker::txn::WritePolicy;
 use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, FlushOptions, IngestExternalFileOptions,
     OpenMode, OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, Result, Snapshot,
@@ -27,18 +29,18 @@ pub(super) struct RunDivergence {
     pub(super) options: Vec<String>,
 }
 
-enum Store {
+pub(super) enum RunStore {
     Plain(Db),
     Pessimistic(TransactionDb),
     Optimistic(OptimisticTransactionDb),
 }
 
-impl Store {
+impl RunStore {
     fn db(&self) -> &Db {
         match self {
-            Store::Plain(db) => db,
-            Store::Pessimistic(db) => db.db(),
-            Store::Optimistic(db) => db.db(),
+            RunStore::Plain(db) => db,
+            RunStore::Pessimistic(db) => db.db(),
+            RunStore::Optimistic(db) => db.db(),
         }
     }
 }
@@ -50,14 +52,15 @@ pub(super) struct Run<'a> {
     env: Env,
     opening: Opening,
     openings: u64,
-    store: Option<Store>,
+    store: Option<RunStore>,
     pub(super) handles: Vec<ColumnFamilyHandle>,
     snapshots: [Option<Snapshot>; SNAPSHOTS],
     iterators: [Option<DbIterator>; ITERATORS],
+    pub(super) transactions: [Option<RunTransaction>; TRANSACTIONS],
     /// Wait for background work behind every operation.
     calm: bool,
-    rng: fastrand::Rng,
-    named: u64,
+    pub(super) rng: fastrand::Rng,
+    pub(super) named: u64,
 }
 
 /// Runs the script.
@@ -77,6 +80,7 @@ pub(super) fn run(script: &OpScript, space: &Space, calm: bool) -> std::result::
         handles: Vec::new(),
         snapshots: Default::default(),
         iterators: Default::default(),
+        transactions: Default::default(),
         calm,
         rng: fastrand::Rng::with_seed(space.seed),
         named: 0,
@@ -124,14 +128,25 @@ fn text(bytes: &[u8]) -> String {
 
 impl Run<'_> {
     fn open(&mut self) -> Result<()> {
+        if self.has_prepared() {
+            self.opening.opened_as = OpenedAs::Pessimistic;
+        }
         let (db, families) = (&self.opening.db, self.opening.descriptors());
         let store = match self.opening.opened_as {
-            OpenedAs::Plain => Store::Plain(Db::open_cf(db, PATH, families)?),
+            OpenedAs::Plain => RunStore::Plain(Db::open_cf(db, PATH, families)?),
             OpenedAs::Pessimistic => {
-                let options = TransactionDbOptions::default();
-                Store::Pessimistic(TransactionDb::open_cf(db, &options, PATH, families)?)
+                let options = TransactionDbOptions {
+                    write_policy: self.opening.write_policy,
+                    default_write_batch_flush_threshold: self.opening.spill_threshold,
+                    ..TransactionDbOptions::default()
+                };
+                let db = TransactionDb::open_cf(db, &options, PATH, families)?;
+                self.check_prepared(&db)?;
+                RunStore::Pessimistic(db)
             }
-            OpenedAs::Optimistic => Store::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?),
+            OpenedAs::Optimistic => {
+                RunStore::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?)
+            }
         };
         let handle =
             |name: &&str| store.db().column_family(name).expect("the database was opened with all families");
@@ -140,7 +155,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &RunStore {
         self.store.as_ref().expect("the database is open between operations")
     }
 
@@ -150,6 +165,8 @@ impl Run<'_> {
 
     fn close(&mut self) -> Result<()> {
         (self.iterators, self.snapshots) = (Default::default(), Default::default());
+        let transactions = std::mem::take(&mut self.transactions);
+        self.transactions = transactions.map(|running| running.and_then(RunTransaction::closed));
         if self.store.is_some() && self.rng.bool() {
             self.audit().map_err(Error::aborted)?;
         }
@@ -266,6 +283,13 @@ impl Run<'_> {
             ScriptOp::SetOptions(seed) => self.set_options(*seed)?,
             ScriptOp::Ingest(family, pairs) => self.ingest(*family, pairs)?,
             ScriptOp::Checkpoint => return self.checkpoint().map(OpAnswer::Pairs),
+            ScriptOp::Transaction(slot, op) => {
+                return Ok(match self.transact(*slot, op)? {
+                    Seen::Nothing => OpAnswer::Nothing,
+                    Seen::Value(value) => OpAnswer::Values(vec![value]),
+                    Seen::Pairs(pairs) => OpAnswer::Pairs(pairs),
+                });
+            }
             ScriptOp::Reopen(dies) => self.reopen(*dies)?,
         }
         Ok(OpAnswer::Nothing)
@@ -286,43 +310,44 @@ impl Run<'_> {
         let ingests = options.disable_wal && !pipelined && self.rng.u8(..4) == 0;
         let large = self.rng.u32(..8);
         match self.store() {
-            Store::Plain(db) if ingests => {
+            RunStore::Plain(db) if ingests => {
                 let mut batch = WriteBatch::new();
                 for write in writes {
                     add(&mut batch, &self.handles, write)?;
                 }
                 db.ingest_write_batch_with_index(&options, &mut batch.into())
             }
-            Store::Plain(db) => {
+            RunStore::Plain(db) => {
                 let mut batch = WriteBatch::new();
                 for write in writes {
                     add(&mut batch, &self.handles, write)?;
                 }
                 db.write_opt(&options, &mut batch)
             }
-            Store::Pessimistic(db) => {
-                let of_transaction = TransactionOptions::default().large_txn_commit_optimize_threshold(large);
-                let transaction = db.begin_transaction_opt(&options, &of_transaction);
-                for write in writes {
-                    let handle = &self.handles[family_of(write)];
-                    match write {
-                        ScriptWrite::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
-                        ScriptWrite::Delete(_, key) => transaction.delete_cf(handle, key)?,
-                        ScriptWrite::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
-                        ScriptWrite::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
-                        ScriptWrite::DeleteRange(_, begin, end) => {
-                            transaction.delete_range_cf(handle, begin, end)?
-                        }
-                    }
-                }
-                if !options.disable_wal && self.rng.bool() {
+            RunStore::Pessimistic(db) => {
+                // Under an early policy a transaction that deletes ranges does not spill, and is
+                // not prepared.
+                let is_range = |write: &ScriptWrite| matches!(write, ScriptWrite::DeleteRange(..));
+                let stays =
+                    self.opening.write_policy != WritePolicy::WriteCommitted && writes.iter().any(is_range);
+                let how = TransactionOptions {
+                    write_batch_flush_threshold: if stays { 0 } else { -1 },
+                    large_txn_commit_optimize_threshold: large,
+                    ..TransactionOptions::default()
+                };
+                let transaction = db.begin_transaction_opt(&options, &how);
+                let is_prepared = !options.disable_wal && !stays && self.rng.bool();
+                if is_prepared {
                     self.named += 1;
                     transaction.set_name(format!("t{}", self.named).as_bytes())?;
+                }
+                writes.iter().try_for_each(|write| self.write_in(&transaction, write))?;
+                if is_prepared {
                     transaction.prepare()?;
                 }
                 transaction.commit()
             }
-            Store::Optimistic(db) => {
+            RunStore::Optimistic(db) => {
                 let transaction =
                     db.begin_transaction_opt(&options, &OptimisticTransactionOptions::default());
                 for write in writes {
@@ -428,7 +453,8 @@ impl Run<'_> {
         for (family, name) in FAMILIES.iter().enumerate() {
             let handle = copy.column_family(name).expect("the database was opened with all families");
             let newest = self.reading_at(u64::MAX, SNAPSHOTS);
-            let options = if family < PLAIN { ReadOptions::default() } else { newest };
+            let is_plain = family < PLAIN || !self.space.has_stamps();
+            let options = if is_plain { ReadOptions::default() } else { newest };
             pairs.extend(all_of(copy.iter_opt(options, &handle)?, false)?);
         }
         drop(copy);

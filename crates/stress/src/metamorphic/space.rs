@@ -6,7 +6,7 @@
 //! Every option with a text form is here with its values, or in [`LEFT_ALONE`] with the reason, or
 //! is a flag, which is drawn without being listed. [`unvaried`] returns all other options.
 
-use super::ops::FAMILIES;
+use super::ops::{FAMILIES, has_stamps};
 use super::stamped::STAMPED;
 use crate::stamped;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
@@ -16,6 +16,7 @@ use esker::options::{
     BlockCache, CacheOptions, CacheType, CompactionStyle, ConcurrentTaskLimiter, OptionStruct, Statistics,
     WalRecoveryMode, WriteBufferManager,
 };
+use esker::txn::WritePolicy;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
 use esker_testkit::timestamps::TimestampFormat;
 use std::collections::BTreeSet;
@@ -306,6 +307,10 @@ pub(super) enum OpenedAs {
 /// The options of one opening.
 pub(super) struct Opening {
     pub(super) opened_as: OpenedAs,
+    /// The write policy, if it is opened for transactions.
+    pub(super) write_policy: WritePolicy,
+    /// `default_write_batch_flush_threshold`, for `WriteUnprepared`.
+    pub(super) spill_threshold: i64,
     pub(super) db: DbOptions,
     pub(super) families: Vec<ColumnFamilyOptions>,
     /// One write in this many skips the WAL; 0 for none.
@@ -313,6 +318,9 @@ pub(super) struct Opening {
     /// The choices as text, for reports.
     pub(super) described: Vec<String>,
 }
+
+/// Bits of [`Space::seed`] below those of the list.
+pub(super) const SET_BITS: u32 = 16;
 
 /// The source of options.
 #[derive(Clone, Debug)]
@@ -375,11 +383,30 @@ impl Space {
         };
         db.allow_2pc |= two_phase;
         described.push(format!("opened-as={opened_as:?}"));
+        let (write_policy, spill_threshold) = self.draw_policy(&mut rng);
+        described.push(format!("write_policy={write_policy:?}, spills from {spill_threshold}"));
         let unlogged = !self.without.contains("unlogged") && db.recycle_log_file_num == 0 && rng.u8(..4) == 0;
         if unlogged {
             described.push("unlogged".to_owned());
         }
-        Opening { opened_as, db, families, unlogged_one_in: u32::from(unlogged) * 5, described }
+        let unlogged_one_in = u32::from(unlogged) * 5;
+        Opening { opened_as, write_policy, spill_threshold, db, families, unlogged_one_in, described }
+    }
+
+    /// The write policy of an opening, and the bytes after which transactions spill.
+    fn draw_policy(&self, rng: &mut fastrand::Rng) -> (WritePolicy, i64) {
+        let policies =
+            [WritePolicy::WriteCommitted, WritePolicy::WritePrepared, WritePolicy::WriteUnprepared];
+        let (policy, threshold) = (policies[rng.usize(1..6) / 2], [0, 1, 1, 200][rng.usize(..4)]);
+        match self.has_stamps() || self.without.contains("write_policy") {
+            true => (WritePolicy::WriteCommitted, 0),
+            false => (policy, threshold),
+        }
+    }
+
+    /// Whether the last family has timestamps.
+    pub(super) fn has_stamps(&self) -> bool {
+        has_stamps(self.seed >> SET_BITS)
     }
 
     /// Options for one opening of any database, and for all its families. They are those of
@@ -560,7 +587,9 @@ impl Space {
         (options.comparator, options.merge_operator) = match family {
             0 => (Arc::new(BytewiseComparator) as _, Some(builtin::string_append(","))),
             1 => (Arc::new(ReverseBytewiseComparator) as _, Some(builtin::uint64_add())),
-            STAMPED => (stamped::comparator(self.timestamps()), Some(builtin::string_append(","))),
+            STAMPED if self.has_stamps() => {
+                (stamped::comparator(self.timestamps()), Some(builtin::string_append(",")))
+            }
             _ => (Arc::new(BytewiseComparator) as _, Some(builtin::max())),
         };
         options

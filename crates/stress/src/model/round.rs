@@ -1,6 +1,8 @@
 //! One database from its creation on: random operations, with each answer compared.
 
 mod audited;
+mod beside_transactions;
+mod copies;
 mod delete_files;
 mod ingest;
 mod journal;
@@ -33,6 +35,7 @@ use esker::{
     ErrorKind, FlushOptions, OpenMode, Snapshot, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const PATH: &str = "/db";
@@ -314,7 +317,8 @@ impl Round {
             | OperationKind::Checkpoint
             | OperationKind::Backup
             | OperationKind::Repair
-            | OperationKind::Downgrade => self.keep_up(kind),
+            | OperationKind::Downgrade
+            | OperationKind::Beside => self.keep_up(kind),
         }
     }
 
@@ -345,8 +349,11 @@ impl Round {
 
     fn open_as(&mut self, with_transactions: bool) -> Checked {
         self.had_trouble = false;
-        let opened = open_database(&self.settings, &self.specs, with_transactions);
+        let opened = open_database(&self.settings, &self.specs, Path::new(PATH), with_transactions);
         self.db = Some(opened.map_err(|e| format!("open: {e}"))?);
+        if with_transactions {
+            self.count_policy();
+        }
         self.handles = handles_of(self.db(), &self.specs);
         Ok(())
     }
@@ -483,13 +490,8 @@ impl Round {
             // Under WritePrepared a write without a lock goes over that of a transaction that was
             // prepared before, also if the transaction commits later.
             let mixes = self.parameters.mixes_policies;
-            let may_meet = write.index().filter(|&index| mixes || self.specs[family].is_single(index));
-            let is_met = may_meet.is_some_and(|index| self.is_in_transaction(family, index));
-            let may_cover = mixes && write.index().is_none() && !self.live.is_empty();
-            if may_cover {
-                return self.random_write(family, OperationKind::Put);
-            }
-            if !is_met {
+            let is_single = write.index().is_some_and(|index| self.specs[family].is_single(index));
+            if !(mixes || is_single) || !self.meets_transaction(family, &write) {
                 return self.stamp(family, write);
             }
         }

@@ -3,7 +3,10 @@
 use super::check::{WriterState, check_writer, key, log_key, number, value};
 use super::{Outcome, Shared};
 use esker::internals::base::sync::atomic::Ordering;
-use esker::{CompactRangeOptions, DbIterator, FlushOptions, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use esker::{
+    BatchOp, CompactRangeOptions, DbIterator, FlushOptions, ReadOptions, Snapshot, Transaction,
+    TransactionDb, TransactionOptions, WriteBatch, WriteOptions,
+};
 
 /// Limit of the snapshots that a reader holds, and of its iterators.
 const HELD: usize = 4;
@@ -11,28 +14,67 @@ const HELD: usize = 4;
 /// Counts up, one batch for each number.
 pub(super) fn write(shared: &Shared, writer: usize, mut rng: fastrand::Rng) -> Outcome {
     let mut n = shared.done[writer].load(Ordering::Relaxed);
-    let (first, second) = (shared.first.id(), shared.second.id());
     let mut batch = WriteBatch::new();
     while !shared.stopped() {
         n += 1;
         batch.clear();
-        let bytes = value(n);
-        let mut fill = || -> esker::Result<()> {
-            if rng.u8(..50) == 0 {
-                batch.delete_range_cf(first, key(writer, "log/"), key(writer, "log0"))?;
-                batch.put_cf(first, key(writer, "base"), &bytes)?;
-            }
-            batch.put_cf(first, key(writer, "a"), &bytes)?;
-            batch.put_cf(first, log_key(writer, n), &bytes)?;
-            batch.put_cf(second, key(writer, "b"), &bytes)?;
-            batch.merge_cf(second, key(writer, "c"), 1u64.to_le_bytes())
-        };
-        fill().map_err(|e| format!("batch {n}: {e}"))?;
+        fill(shared, writer, n, rng.u8(..50) == 0, &mut batch).map_err(|e| format!("batch {n}: {e}"))?;
         let options = WriteOptions::default().sync(rng.u16(..500) == 0);
-        shared.db.write_opt(&options, &mut batch).map_err(|e| format!("write {n}: {e}"))?;
+        let written = match &shared.transactions {
+            None => shared.db.write_opt(&options, &mut batch),
+            Some(db) => {
+                let mut transact = || -> esker::Result<()> {
+                    if rng.u8(..4) == 0 {
+                        let mut other = WriteBatch::new();
+                        fill(shared, writer, n + rng.u64(1..100), false, &mut other)?;
+                        transact(db, &options, &format!("{writer} other {n}"), &other, &mut rng)?
+                            .rollback()?;
+                    }
+                    transact(db, &options, &format!("{writer} {n}"), &batch, &mut rng)?.commit()
+                };
+                transact()
+            }
+        };
+        written.map_err(|e| format!("write {n}: {e}"))?;
         shared.done[writer].store(n, Ordering::Release);
     }
     Ok(())
+}
+
+/// The batch of a number. `clears`: it begins the log anew.
+fn fill(shared: &Shared, writer: usize, n: u64, clears: bool, batch: &mut WriteBatch) -> esker::Result<()> {
+    let (first, second, bytes) = (shared.first.id(), shared.second.id(), value(n));
+    if clears {
+        batch.delete_range_cf(first, key(writer, "log/"), key(writer, "log0"))?;
+        batch.put_cf(first, key(writer, "base"), &bytes)?;
+    }
+    batch.put_cf(first, key(writer, "a"), &bytes)?;
+    batch.put_cf(first, log_key(writer, n), &bytes)?;
+    batch.put_cf(second, key(writer, "b"), &bytes)?;
+    batch.merge_cf(second, key(writer, "c"), 1u64.to_le_bytes())
+}
+
+/// A transaction of these ops, prepared or not. If it deletes ranges, it neither spills nor is
+/// prepared.
+fn transact(
+    db: &TransactionDb,
+    options: &WriteOptions,
+    name: &str,
+    ops: &WriteBatch,
+    rng: &mut fastrand::Rng,
+) -> esker::Result<Transaction> {
+    let stays = ops.iter().any(|op| matches!(op, BatchOp::DeleteRange { .. }));
+    let how = TransactionOptions {
+        write_batch_flush_threshold: if stays { 0 } else { -1 },
+        ..TransactionOptions::default()
+    };
+    let txn = db.begin_transaction_opt(options, &how);
+    txn.set_name(name.as_bytes())?;
+    txn.rebuild_from_write_batch(ops)?;
+    if !stays && rng.u8(..4) > 0 {
+        txn.prepare()?;
+    }
+    Ok(txn)
 }
 
 /// A reader, with the values that it has read.

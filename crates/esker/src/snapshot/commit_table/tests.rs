@@ -140,4 +140,44 @@ mod models {
             writer.join().expect("the writer does not panic");
         });
     }
+
+    /// A super version of a key with a rolled back value.
+    #[derive(Default)]
+    struct RolledBack {
+        /// The number of the former value above it; 0: it is not written.
+        restored: AtomicU64,
+    }
+
+    /// A writer rolls a transaction back while a memtable is switched: the section is in the old
+    /// super version, the former value comes into the new one. A get beside it must not read the
+    /// old super version with the number of the rollback.
+    #[test]
+    fn loom_a_get_beside_a_rollback_and_a_switch_never_sees_what_was_rolled_back() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let table = Arc::new(CommitTable::new());
+            table.prepare(b"x", PREPARED, 1);
+            let visible = Arc::new(AtomicU64::new(PREPARED.0));
+            let super_version = Arc::new(Swap::new(Arc::<RolledBack>::default()));
+            let writer = {
+                let (table, visible, super_version) = (table.clone(), visible.clone(), super_version.clone());
+                thread::spawn(move || {
+                    let new = Arc::<RolledBack>::default();
+                    super_version.store(new.clone());
+                    new.restored.store(COMMITTED.0, Ordering::Release);
+                    table.resolve(b"x", COMMITTED);
+                    visible.store(COMMITTED.0, Ordering::Release);
+                    table.prune(&LiveSnapshots::new(), COMMITTED);
+                })
+            };
+            let visible = || SequenceNumber(visible.load(Ordering::Acquire));
+            let (read, number, unseen) = table.read_point(&super_version, visible);
+            let restored = read.restored.load(Ordering::Acquire);
+            let is_restored = restored != 0 && restored <= number.0;
+            let is_hidden = unseen.is_some_and(|unseen| unseen.hides(PREPARED));
+            assert!(is_restored || is_hidden, "at {number} the rolled back value is seen");
+            writer.join().expect("the writer does not panic");
+        });
+    }
 }

@@ -21,6 +21,13 @@ impl Round {
             self.cut_into_small_files(family)?;
         }
         let Some((writes, range)) = self.deletion_of_range(family) else { return self.get() };
+        // Tables with entries of early transactions must stay.
+        let touched = self.written_by_live();
+        let keys = writes.iter().flat_map(|(_, write)| write.keys(&self.specs[family]));
+        if self.parameters.mixes_policies && keys.into_iter().any(|index| touched.contains(&(family, index)))
+        {
+            return self.get();
+        }
         let mut batch = WriteBatch::new();
         let id = self.handles[family].id();
         for (_, write) in &writes {

@@ -33,6 +33,9 @@ struct Files {
 
 impl Round {
     pub(super) fn ingest(&mut self) -> Done {
+        if (0..self.specs.len()).any(|family| self.key_to_ingest(family).is_none()) {
+            return self.get();
+        }
         let mut families: Vec<usize> = (0..self.specs.len()).collect();
         self.rng.shuffle(&mut families);
         families.truncate(if self.rng.bool() { 1 } else { self.rng.usize(1..=MOST_FAMILIES) });
@@ -232,13 +235,29 @@ impl Round {
         self.verify_scan(family, backward, None)
     }
 
+    /// Whether early transactions have written a key that this write changes: an ingestion takes no
+    /// locks.
+    fn is_locked(&self, family: usize, write: &ModelWrite) -> bool {
+        self.parameters.mixes_policies && self.meets_transaction(family, write)
+    }
+
+    /// A key that may be ingested.
+    fn key_to_ingest(&self, family: usize) -> Option<usize> {
+        let spec = &self.specs[family];
+        let may =
+            |index: &usize| !spec.is_single(*index) && !self.is_locked(family, &ModelWrite::Delete(*index));
+        (0..spec.keys.len()).find(may)
+    }
+
     /// Writes a file of at most twenty keys, with or without a range deletion. Its keys are newer
     /// than the range deletion.
     fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<ModelWrite>> {
         let mut writes = Vec::new();
         if self.rng.u8(..4) == 0 {
             let range = self.random_range(family);
-            writes.push(self.stamp(family, range));
+            if !self.is_locked(family, &range) {
+                writes.push(self.stamp(family, range));
+            }
         }
         // In a family with timestamps, all keys of a file have the same one.
         let time = self.next_time();
@@ -252,7 +271,7 @@ impl Round {
             if index >= keys {
                 break;
             }
-            if !self.specs[family].is_single(index) {
+            if !self.specs[family].is_single(index) && !self.is_locked(family, &ModelWrite::Delete(index)) {
                 let merge = self.specs[family].merge;
                 let write = match self.rng.u8(..8) {
                     0 => ModelWrite::Delete(index),
@@ -265,8 +284,8 @@ impl Round {
         }
         // The range may be empty, but a file may not.
         if writes.iter().all(|write| write.index().is_none()) {
-            let first = self.rng.usize(..keys) / 8 * 8;
-            writes.push(at(&self.specs[family], ModelWrite::Delete(first)));
+            let some = self.key_to_ingest(family).unwrap_or(0);
+            writes.push(at(&self.specs[family], ModelWrite::Delete(some)));
         }
         let spec = &self.specs[family];
         let mut writer = SstFileWriter::new(&self.options_beside(family));

@@ -63,12 +63,14 @@ pub enum OperationKind {
     Repair,
     /// Downgrades a copy.
     Downgrade,
+    /// Opens the database for reading only, as a secondary or as a follower, beside its owner.
+    Beside,
     /// Raises `full_history_ts_low` of a family with timestamps.
     RaiseHistoryLow,
 }
 
 /// Weight of each kind, relative to the sum of all weights.
-pub(super) const WEIGHTS: [(OperationKind, u32); 27] = [
+pub(super) const WEIGHTS: [(OperationKind, u32); 28] = [
     (OperationKind::Put, 24_000),
     (OperationKind::Delete, 8_000),
     (OperationKind::Merge, 9_000),
@@ -95,11 +97,12 @@ pub(super) const WEIGHTS: [(OperationKind, u32); 27] = [
     (OperationKind::Backup, 20),
     (OperationKind::Repair, 15),
     (OperationKind::Downgrade, 10),
+    (OperationKind::Beside, 30),
     (OperationKind::RaiseHistoryLow, 200),
 ];
 
 /// [`WEIGHTS`] for short lives with crashes.
-pub(super) const WEIGHTS_WITH_CRASHES: [(OperationKind, u32); 26] = [
+pub(super) const WEIGHTS_WITH_CRASHES: [(OperationKind, u32); 30] = [
     (OperationKind::Put, 240),
     (OperationKind::Delete, 80),
     (OperationKind::Merge, 90),
@@ -125,5 +128,9 @@ pub(super) const WEIGHTS_WITH_CRASHES: [(OperationKind, u32); 26] = [
     (OperationKind::CompactFiles, 8),
     (OperationKind::SetOptions, 4),
     (OperationKind::Resume, 2),
+    (OperationKind::Checkpoint, 6),
+    (OperationKind::Backup, 3),
+    (OperationKind::Repair, 4),
+    (OperationKind::Beside, 10),
     (OperationKind::RaiseHistoryLow, 20),
 ];

@@ -22,6 +22,11 @@ impl Round {
         }
     }
 
+    /// Counts an opening for transactions.
+    pub(super) fn count_policy(&mut self) {
+        self.steps.policies[self.settings.write_policy as usize] += 1;
+    }
+
     /// Whether transactions spill ops, so that they have a name from the beginning.
     pub(super) fn may_spill(&self) -> bool {
         self.settings.spill_threshold > 0

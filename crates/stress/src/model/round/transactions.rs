@@ -14,6 +14,7 @@
 //!  2. While a live transaction has written a key that is deleted singly, no other writer touches
 //!     the key: the transaction may depend on whether it existed. `random_write` checks this.
 
+use super::copies::prepared_in;
 use super::journal::Journal;
 use super::{Changes, Checked, Done, Event, ModelWrite, Opened, OperationKind, PATH, Round, refused};
 use crate::model::cursor::show;
@@ -25,7 +26,7 @@ use esker::{
     ColumnFamilyId, Db, Error, ErrorKind, FlushOptions, IsolationLevel, OpenMode, ReadOptions, Transaction,
     TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -35,11 +36,16 @@ const LIVE: usize = 4;
 /// The writes of a transaction, as the WAL has them while it is prepared.
 #[derive(Clone, Debug)]
 pub(super) struct PreparedSection {
-    changes: Rc<Changes>,
+    pub(super) changes: Rc<Changes>,
     ops: Rc<[u8]>,
     /// Whether the WAL has just these ops: not if the transaction has spilled ops.
     is_exact: bool,
+    /// See [`Live::written`].
+    written: WrittenKeys,
 }
+
+/// Keys: the family, its number and the index of each.
+type WrittenKeys = BTreeSet<(usize, ColumnFamilyId, usize)>;
 
 impl PreparedSection {
     fn new(changes: &Changes, specs: &[ModelFamilySpec]) -> Result<PreparedSection, String> {
@@ -52,6 +58,7 @@ impl PreparedSection {
             changes: Rc::new(changes.clone()),
             ops: batch.ops_bytes().into(),
             is_exact: true,
+            written: written(changes),
         })
     }
 }
@@ -147,7 +154,7 @@ impl FoundTransactions {
     }
 }
 
-fn sections_that_differ(
+pub(super) fn sections_that_differ(
     found: &BTreeMap<Vec<u8>, Vec<u8>>,
     expected: &BTreeMap<Vec<u8>, PreparedSection>,
 ) -> usize {
@@ -158,7 +165,7 @@ fn sections_that_differ(
     missed + found.keys().filter(|name| !expected.contains_key(*name)).count()
 }
 
-fn describe_prepared(
+pub(super) fn describe_prepared(
     found: &BTreeMap<Vec<u8>, Vec<u8>>,
     expected: &BTreeMap<Vec<u8>, PreparedSection>,
 ) -> String {
@@ -174,11 +181,16 @@ pub(super) struct Live {
     /// `None` if it is prepared and has no handle. The database gives a new handle.
     txn: Option<Transaction>,
     is_named: bool,
-    is_prepared: bool,
+    pub(super) is_prepared: bool,
     /// [`PreparedSection::is_exact`], if it is prepared.
     is_exact: bool,
     isolation: IsolationLevel,
-    changes: Changes,
+    pub(super) changes: Changes,
+    /// The keys that it has written, also those that a save point has given back.
+    pub(super) written: WrittenKeys,
+    /// Whether an opening has found it prepared. It has then locked the keys again that save points
+    /// had given back, unless others have written them since.
+    pub(super) is_found: bool,
     /// Number of changes at each save point.
     save_points: Vec<usize>,
     /// The contents that its snapshot shows, if it has one. Families that were dropped or lost
@@ -196,6 +208,8 @@ impl Live {
             is_exact: section.is_exact,
             isolation: IsolationLevel::ReadCommitted,
             changes: section.changes.to_vec(),
+            written: section.written.clone(),
+            is_found: true,
             save_points: Vec::new(),
             snapshot: None,
         }
@@ -205,17 +219,33 @@ impl Live {
         self.txn.as_mut().expect("the step has a transaction")
     }
 
-    fn has_written(&self, id: ColumnFamilyId, index: usize) -> bool {
+    pub(super) fn has_written(&self, id: ColumnFamilyId, index: usize) -> bool {
         self.changes.iter().any(|(_, of, write)| *of == id && write.index() == Some(index))
     }
 
-    fn describe(&self) -> String {
+    /// Whether it may have locked a key. A write without a lock must not change such a key: under
+    /// WriteCommitted the commit would write the value of the save point over it.
+    pub(super) fn may_have_locked(&self, id: ColumnFamilyId, index: usize) -> bool {
+        let is_given_back = || self.written.iter().any(|(_, of, written)| (*of, *written) == (id, index));
+        self.has_written(id, index) || self.is_found && is_given_back()
+    }
+
+    pub(super) fn has_name(&self, name: &[u8]) -> bool {
+        self.name == name
+    }
+
+    pub(super) fn describe(&self) -> String {
         self.name.escape_ascii().to_string()
     }
 
     pub(super) fn forget_snapshot_of(&mut self, family: usize) {
         self.snapshot.iter_mut().for_each(|states| states[family] = None);
     }
+}
+
+/// The keys that these changes write one by one.
+fn written(changes: &Changes) -> WrittenKeys {
+    changes.iter().filter_map(|(family, id, write)| Some((*family, *id, write.index()?))).collect()
 }
 
 impl ModelWrite {
@@ -240,7 +270,7 @@ impl Round {
     pub(super) fn open_and_close(&mut self, mut settings: ModelSettings) -> esker::Result<()> {
         settings.db.allow_2pc = self.has_transactions;
         let is_plain = !self.has_transactions || self.rng.bool();
-        open_database(&settings, &self.specs, !is_plain).map(drop)
+        open_database(&settings, &self.specs, Path::new(PATH), !is_plain).map(drop)
     }
 
     /// Sometimes opens the database without support for transactions. The open must preserve them,
@@ -275,9 +305,7 @@ impl Round {
     /// Prepared transactions in the database, with their ops. None of them has a handle.
     pub(super) fn prepared_in_database(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let Some(Opened::WithTransactions(db)) = &self.db else { return BTreeMap::new() };
-        let all = db.get_all_prepared_transactions();
-        let ops = |txn: &Transaction| txn.write_batch().write_batch().ops_bytes().to_vec();
-        all.iter().map(|txn| (txn.name().unwrap_or_default().to_vec(), ops(txn))).collect()
+        prepared_in(db)
     }
 
     /// Makes the transactions that a crash left prepared live again.
@@ -292,7 +320,7 @@ impl Round {
         self.live.retain(|live| live.is_prepared);
         self.note_spills();
         for live in &mut self.live {
-            (live.txn, live.snapshot) = (None, None);
+            (live.txn, live.snapshot, live.is_found) = (None, None, true);
         }
     }
 
@@ -301,17 +329,22 @@ impl Round {
         if !matches!(self.db, Some(Opened::WithTransactions(_))) {
             return Ok(());
         }
-        let mut expected = BTreeMap::new();
-        for live in &self.live {
-            let mut section = PreparedSection::new(&live.changes, &self.specs)?;
-            section.is_exact = live.is_exact;
-            expected.insert(live.name.clone(), section);
-        }
-        let found = self.prepared_in_database();
+        let (expected, found) = (self.expected_prepared()?, self.prepared_in_database());
         if sections_that_differ(&found, &expected) == 0 {
             return Ok(());
         }
         Err(format!("after it was closed and opened again {}", describe_prepared(&found, &expected)))
+    }
+
+    /// The transactions that are prepared.
+    pub(super) fn expected_prepared(&self) -> Result<BTreeMap<Vec<u8>, PreparedSection>, String> {
+        let mut expected = BTreeMap::new();
+        for live in self.live.iter().filter(|live| live.is_prepared) {
+            let mut section = PreparedSection::new(&live.changes, &self.specs)?;
+            section.is_exact = live.is_exact;
+            expected.insert(live.name.clone(), section);
+        }
+        Ok(expected)
     }
 
     /// Resolves all transactions at the end. No unneeded WAL may be left.
@@ -358,11 +391,12 @@ impl Round {
 pub(super) fn open_database(
     settings: &ModelSettings,
     specs: &[ModelFamilySpec],
+    path: &Path,
     with_transactions: bool,
 ) -> esker::Result<Opened> {
     let descriptors = settings.descriptors(specs);
     if !with_transactions {
-        return Db::open_cf(&settings.db, PATH, descriptors).map(Opened::Plain);
+        return Db::open_cf(&settings.db, path, descriptors).map(Opened::Plain);
     }
     // Waits are pointless: no other thread could release the lock.
     let options = TransactionDbOptions {
@@ -372,7 +406,7 @@ pub(super) fn open_database(
         default_write_batch_flush_threshold: settings.spill_threshold,
         ..TransactionDbOptions::default()
     };
-    TransactionDb::open_cf(&settings.db, &options, PATH, descriptors).map(Opened::WithTransactions)
+    TransactionDb::open_cf(&settings.db, &options, path, descriptors).map(Opened::WithTransactions)
 }
 
 fn is_two_phase(error: &Error) -> bool {
@@ -412,7 +446,8 @@ impl Round {
         let levels = [IsolationLevel::ReadCommitted, IsolationLevel::Snapshot, IsolationLevel::Serializable];
         let isolation = levels[self.rng.usize(..3)];
         let options = TransactionOptions { isolation, ..TransactionOptions::default() };
-        let name = format!("t{}", self.operation).into_bytes();
+        // An operation that a crash ends may begin a second one; each is noted.
+        let name = format!("t{}", self.noted).into_bytes();
         self.note(Event::Other(format!("begin '{}', {isolation:?}", name.escape_ascii())));
         let txn = db.begin_transaction_opt(&WriteOptions::default(), &options);
         let is_named = self.may_spill() && txn.set_name(&name).is_ok();
@@ -424,6 +459,8 @@ impl Round {
             is_exact: true,
             isolation,
             changes: Vec::new(),
+            written: WrittenKeys::new(),
+            is_found: false,
             save_points: Vec::new(),
             snapshot: self.snapshot_at(isolation),
         }
@@ -478,6 +515,7 @@ impl Round {
                     return live.txn().pop_save_point().map_err(refused("pop_save_point"));
                 }
                 live.changes.truncate(kept);
+                self.steps.save_points += 1;
                 live.txn().rollback_to_save_point().map_err(refused("rollback_to_save_point"))
             }
         }
@@ -550,8 +588,7 @@ impl Round {
     /// since the snapshot.
     fn write_in(&mut self, live: &mut Live, family: usize, seen: &ModelState, tracked: bool) -> Done {
         let kinds = [OperationKind::Put, OperationKind::Put, OperationKind::Delete, OperationKind::Merge];
-        // Under WritePrepared a transaction that deletes ranges cannot be prepared.
-        let deletes_range = self.rng.u8(..12) == 0 && !self.parameters.mixes_policies;
+        let deletes_range = self.rng.u8(..12) == 0;
         let kind = if deletes_range { OperationKind::DeleteRange } else { kinds[self.rng.usize(..4)] };
         let write = self.random_write_over(family, kind, seen);
         let (spec, handle) = (&self.specs[family], &self.handles[family]);
@@ -572,13 +609,19 @@ impl Round {
         };
         match done {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
+            // A transaction that has spilled ops deletes no ranges.
+            Err(error) if deletes_range && self.may_spill() && error.kind() == ErrorKind::NotSupported => {
+                return Ok(());
+            }
             done => done.map_err(refused(format!("{write:?} in '{}'", live.describe())))?,
         }
         self.check_lock(live, family, &write)?;
         if tracked {
             self.check_unchanged(live, family, &write)?;
         }
-        live.changes.push((family, self.handles[family].id(), write));
+        let id = self.handles[family].id();
+        live.written.extend(write.index().map(|index| (family, id, index)));
+        live.changes.push((family, id, write));
         Ok(())
     }
 
@@ -628,6 +671,9 @@ impl Round {
         self.ask_for(&mut live)?;
         let (options, roll) = (self.write_options(), self.rng.u8(..6));
         live.txn().set_write_options(&options);
+        // Under an early policy a transaction that deletes ranges cannot be prepared.
+        let deletes_range = live.changes.iter().any(|(_, _, write)| write.index().is_none());
+        let may_prepare = !(deletes_range && self.parameters.mixes_policies);
         // Without a WAL there are no prepares: a prepared section would survive without earlier
         // writes that skipped the WAL.
         let steps_are_taken = !self.journal.as_ref().is_some_and(Journal::unlogged);
@@ -639,7 +685,7 @@ impl Round {
                 self.live.push(live);
                 Ok(())
             }
-            (false, 0..=2) if steps_are_taken => self.prepare(live, options.sync),
+            (false, 0..=2) if steps_are_taken && may_prepare => self.prepare(live, options.sync),
             (false, 5) => self.rollback(live),
             (false, _) => self.commit(live, options.sync),
         }
@@ -653,6 +699,7 @@ impl Round {
         }
         let mut section = PreparedSection::new(&live.changes, &self.specs)?;
         section.is_exact = !self.may_spill();
+        section.written = live.written.clone();
         live.is_exact = section.is_exact;
         if section.is_exact && live.txn().write_batch().write_batch().ops_bytes() != &*section.ops {
             let described = (live.describe(), &live.changes);
@@ -706,6 +753,7 @@ impl Round {
         self.note_spills();
         done.map_err(refused("rollback"))?;
         live.changes.clear();
+        live.written.clear();
         live.save_points.clear();
         live.snapshot = self.snapshot_at(live.isolation);
         self.live.push(live);
@@ -744,35 +792,5 @@ impl Round {
                 self.apply(*family, write);
             }
         }
-    }
-
-    // ---- beside transactions
-
-    /// Checks that no live transaction has written these keys. Its locks should have prevented the
-    /// writes.
-    pub(super) fn check_not_locked(&self, writes: &[(usize, ModelWrite)]) -> Checked {
-        for (family, write) in writes {
-            let id = self.handles[*family].id();
-            let by = write.index().and_then(|i| self.live.iter().find(|live| live.has_written(id, i)));
-            if let Some(live) = by {
-                return Err(format!("{write:?}: what '{}' has written was not locked", live.describe()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a live transaction has written a key.
-    pub(super) fn is_in_transaction(&self, family: usize, index: usize) -> bool {
-        let id = self.handles.get(family).map(esker::ColumnFamilyHandle::id);
-        id.is_some_and(|id| self.live.iter().any(|live| live.has_written(id, index)))
-    }
-
-    /// Before a family is dropped: ends the transactions that have written to it, because they
-    /// could not be committed. Prepared ones stay.
-    pub(super) fn family_leaves(&mut self, family: usize) {
-        let writes_to = |live: &Live| live.changes.iter().any(|(of, ..)| *of == family);
-        self.live.retain(|live| live.is_prepared || !writes_to(live));
-        self.note_spills();
-        self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
     }
 }

@@ -1,25 +1,16 @@
 //! Operations on a database as a whole, beside reads and writes: families are exported and
-//! imported, copies are made, options change.
+//! imported, files are compacted, options change. `copies` makes and compares copies.
 //!
 //! In: calls with random arguments, while snapshots and iterators are open. Out: contents that are
-//! the model's, in the database and in every copy.
+//! the model's.
 //!
-//! Invariants
-//!  1. A call that is refused has changed nothing.
-//!  2. A copy is opened and compared as a whole, then destroyed. A repaired copy whose tables have
-//!     no sure order is only destroyed.
+//! Invariant: a call that is refused has changed nothing.
 
 use super::{Done, Event, Opened, OperationKind, PATH, Round, RoundStop, refused};
-use crate::model::cursor::MOST_SKIPPED;
-use esker::compat::{downgrade, inspect};
-use esker::options::{OptionStruct, TargetVersion, load_latest_options_from};
-use esker::{
-    BackupEngine, BackupEngineOptions, CompactionOptions, Db, DbOptions, Error, ErrorKind, FileNumber,
-    ImportColumnFamilyOptions, OpenMode, Options, ReadOptions, RepairOptions, destroy_db, repair_db_with,
-};
+use esker::options::{OptionStruct, load_latest_options_from};
+use esker::{CompactionOptions, DbOptions, Error, ErrorKind, FileNumber, ImportColumnFamilyOptions, Options};
 use std::path::{Path, PathBuf};
 
-const BACKUPS: &str = "/backups";
 /// Options of an open family to change, each with two values.
 const FAMILY_CHANGES: [(&str, [&str; 2]); 7] = [
     ("write_buffer_size", ["65536", "262144"]),
@@ -48,6 +39,7 @@ impl Round {
             OperationKind::CompactFiles => self.compact_files(),
             OperationKind::SetOptions => self.set_options(),
             OperationKind::Resume => self.resume(),
+            OperationKind::Beside => self.read_beside(),
             _ => self.copy(kind),
         }
     }
@@ -186,105 +178,8 @@ impl Round {
         }
         Ok(())
     }
-
-    // ---- copies
-
-    fn copy(&mut self, kind: OperationKind) -> Done {
-        let path = self.fresh_path("copy");
-        self.note(Event::Other(format!("{kind:?} as {}", path.display())));
-        let flushes = self.may_be_unlogged() || self.rng.bool();
-        if kind == OperationKind::Backup {
-            self.back_up(&path, flushes)?;
-        } else {
-            let log_size_for_flush = if flushes { 0 } else { u64::MAX };
-            let done = self.db().create_checkpoint(&path, log_size_for_flush);
-            done.map_err(refused("create_checkpoint"))?;
-        }
-        let families = self.settings.descriptors(&self.specs);
-        let options = self.options_beside(0);
-        match kind {
-            OperationKind::Repair => {
-                // On a sound database salvage changes nothing.
-                let how = RepairOptions::new().salvage(flushes);
-                let repaired = repair_db_with(&how, &options, &path, &families);
-                let summary = repaired.map_err(refused("repair_db_with"))?;
-                if !summary.tables_salvaged.is_empty() {
-                    return Err(RoundStop::Wrong(format!("salvaged: {:?}", summary.tables_salvaged)));
-                }
-                // If the order of its tables is unsure, the copy need not equal the model.
-                if !summary.order_unsure.is_empty() {
-                    return destroy_db(&options.db, &path).map_err(refused("destroy_db"));
-                }
-            }
-            OperationKind::Downgrade => {
-                let done = downgrade(&options.db, &path, families, TargetVersion::V7_8);
-                done.map(drop).map_err(refused("downgrade"))?;
-                let fs = self.env.fs.as_ref();
-                let report = inspect(fs, &path, &path).map_err(refused("inspect of a downgraded copy"))?;
-                if let Some(need) = report.needs.iter().find(|n| !TargetVersion::V7_8.reads(n.feature)) {
-                    return Err(RoundStop::Wrong(format!(
-                        "downgraded, and {} needs {:?}",
-                        need.file, need.feature
-                    )));
-                }
-            }
-            _ => {}
-        }
-        self.check_copy(&path)?;
-        destroy_db(&options.db, &path).map_err(refused("destroy_db"))
-    }
-
-    /// Makes another backup beside the earlier ones, and restores the newest.
-    fn back_up(&mut self, path: &Path, flushes: bool) -> Done {
-        let options = BackupEngineOptions { env: self.env.clone(), ..BackupEngineOptions::new(BACKUPS) };
-        let mut engine = BackupEngine::open(&options).map_err(refused("BackupEngine::open"))?;
-        let id = engine.create_new_backup(self.db(), flushes).map_err(refused("create_new_backup"))?;
-        engine.verify_backup(id, self.rng.bool()).map_err(refused("verify_backup"))?;
-        if self.rng.bool() {
-            engine.purge_old_backups(2).map_err(refused("purge_old_backups"))?;
-        }
-        engine.restore_db_from_latest_backup(path, path).map_err(refused("restore_db_from_latest_backup"))
-    }
-
-    /// Opens the copy beside the database and compares it with the model.
-    fn check_copy(&mut self, path: &Path) -> Done {
-        let options = self.options_beside(0);
-        let descriptors = self.settings.descriptors(&self.specs);
-        let mode = if self.rng.bool() { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-        let db = Db::open_with(&options.db, path, descriptors, mode);
-        let db = db.map_err(refused(format!("open of {}", path.display())))?;
-        for (family, (spec, state)) in self.specs.iter().zip(&self.states).enumerate() {
-            let handle = db.column_family(spec.name).expect("the database was opened with all families");
-            let newest = self.reading_at(family, u64::MAX);
-            let bounded = ReadOptions { max_skippable_internal_keys: MOST_SKIPPED, ..newest };
-            let mut iter = db.iter_opt(bounded, &handle).map_err(refused("iter_opt of a copy"))?;
-            let mut expected = (0..spec.keys.len()).filter_map(|i| Some((&spec.keys[i][..], state.get(i)?)));
-            iter.seek_to_first();
-            loop {
-                let (found, wanted) = (iter.item(), expected.next());
-                self.comparisons += 1;
-                if found != wanted {
-                    let (found, wanted) = (shown(found), shown(wanted));
-                    let copy = format!("{}, '{}'", path.display(), spec.name);
-                    return Err(RoundStop::Wrong(format!("{copy}: {found}, and should be {wanted}")));
-                }
-                if wanted.is_none() {
-                    break;
-                }
-                iter.next();
-            }
-            iter.status().map_err(refused("status of a copy's iterator"))?;
-        }
-        db.close().map_err(refused("close of a copy"))
-    }
 }
 
 pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Aborted | ErrorKind::TryAgain)
-}
-
-fn shown(item: Option<(&[u8], &[u8])>) -> String {
-    item.map_or("the end".to_owned(), |(key, value)| {
-        format!("'{}' = '{}'", key.escape_ascii(), value.escape_ascii())
-    })
 }
