@@ -308,6 +308,8 @@ pub(crate) trait SnapshotOwner: Send + Sync {
 
 struct Held {
     sequence: SequenceNumber,
+    /// The user's timestamp, if the snapshot has one.
+    timestamp: Option<u64>,
     ticket: Ticket,
     owner: Arc<dyn SnapshotOwner>,
     /// The state to read at the number, if it is not the database's present one.
@@ -328,7 +330,7 @@ impl Snapshot {
     /// A snapshot at `sequence`, whose number the caller has taken. Its last clone gives the number
     /// back to `owner`, which it keeps alive.
     pub(crate) fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
-        Snapshot(Arc::new(Held { sequence, ticket, owner, pinned: None }))
+        Snapshot(Arc::new(Held { sequence, timestamp: None, ticket, owner, pinned: None }))
     }
 
     /// A snapshot whose reads use `pinned`: later states of the database lack entries that it sees.
@@ -338,7 +340,7 @@ impl Snapshot {
         owner: Arc<dyn SnapshotOwner>,
         pinned: Box<dyn Any + Send + Sync>,
     ) -> Snapshot {
-        Snapshot(Arc::new(Held { sequence, ticket, owner, pinned: Some(pinned) }))
+        Snapshot(Arc::new(Held { sequence, timestamp: None, ticket, owner, pinned: Some(pinned) }))
     }
 
     /// The pinned state of a secondary, if the snapshot has one.
@@ -349,6 +351,21 @@ impl Snapshot {
 
     pub(crate) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
         self.0.owner.clone().into_any()
+    }
+
+    /// This snapshot with a timestamp of the user. It has no other clone.
+    pub(crate) fn with_timestamp(mut self, timestamp: u64) -> Snapshot {
+        if let Some(held) = Arc::get_mut(&mut self.0) {
+            held.timestamp = Some(timestamp);
+        }
+        self
+    }
+
+    /// The timestamp that the user gave it: that of
+    /// [`TransactionDb::create_timestamped_snapshot`](crate::TransactionDb::create_timestamped_snapshot)
+    /// or of the commit that created it. Other snapshots have none.
+    pub fn timestamp(&self) -> Option<u64> {
+        self.0.timestamp
     }
 
     /// The sequence number that it reads at.

@@ -11,7 +11,7 @@ use crate::cut::{Endpoint, KeySpan};
 use crate::deadlock;
 use crate::family::{LockDecision, LockFamily, dropped};
 use crate::fragment::{Escalated, FragmentChange, Pieces};
-use crate::log::Log;
+use crate::log::{LockLogEntry, Log};
 use crate::manager::{Inner, LockShared};
 use crate::owner::{LockOwner, NEVER, Seat, WaitOutcome};
 use crate::wait::{LockRequest, Waiter};
@@ -107,6 +107,15 @@ impl Locker {
     /// Whether the locker holds no lock.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
+    }
+
+    /// Number of keys that the locker has locked one by one. Locks of ranges do not count, and a
+    /// key whose lock was released long after it was taken may still count. Costs a look at each
+    /// lock.
+    pub fn num_point_locks(&self) -> usize {
+        let is_point =
+            |entry: &LockLogEntry<'_>| entry.change == FragmentChange::Taken && entry.span.is_point();
+        self.log.since(0).filter(is_point).count()
     }
 
     /// Bytes of memory of the locker's log.

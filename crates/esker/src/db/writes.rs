@@ -3,7 +3,7 @@
 use super::{BatchArg, ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::options::{Feature, WriteOptions};
-use crate::write::entry_of;
+use crate::write::{PreparedCommit, entry_of};
 use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
 use esker_format::key::InternalKeyComparator;
@@ -532,6 +532,37 @@ impl Db {
         self.check_families(options, batch, false)?;
         self.give_way(options, batch)?;
         self.inner.write_path.write_if(options, batch, validate)
+    }
+
+    /// [`crate::write::WritePath::write_and_then`], after a check that the families are open.
+    /// # Errors
+    /// The errors of [`Db::write`].
+    pub(crate) fn write_and_then(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        after: &mut dyn FnMut(),
+    ) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, batch, false)?;
+        self.give_way(options, batch)?;
+        self.inner.write_path.write_and_then(options, batch, after)
+    }
+
+    /// [`crate::write::WritePath::commit_prepared`], after a check that the families of the
+    /// commit-time batch are open.
+    /// # Errors
+    /// `InvalidArgument`: a family is not open · the errors of `commit_prepared`.
+    pub(crate) fn commit_prepared(
+        &self,
+        options: &WriteOptions,
+        xid: &[u8],
+        commit: PreparedCommit<'_>,
+        after: Option<&mut dyn FnMut()>,
+    ) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, commit.first, false)?;
+        self.inner.write_path.commit_prepared(options, xid, commit, after)
     }
 
     /// [`crate::write::WritePath::prepare`], after a check that the families are open.

@@ -12,6 +12,7 @@
 //!  3. An index never holds an op that is not in the batch: after a rollback it is built anew.
 //!     Iterators keep the old index.
 
+use super::counts::Unindexed;
 use super::iterator::TransactionIterator;
 use crate::cf::{OwnRuns, OwnWrites};
 use crate::db::batch_arg::sealed;
@@ -79,6 +80,8 @@ pub struct WriteBatchWithIndex {
     /// The order of families that are read without a handle.
     comparator: ComparatorRef,
     families: Mutex<BTreeMap<ColumnFamilyId, Index>>,
+    /// Bytes of the batch whose ops no index gets.
+    pub(super) unindexed: Unindexed,
     /// The numbers of older writes of the transaction, which are in the database:
     /// [`OwnWrites::spilled`].
     pub(super) spilled: Option<OwnNumbers>,
@@ -113,11 +116,14 @@ impl Index {
     }
 
     /// Indexes the ops that were added to the batch.
-    fn catch_up(&mut self, family: ColumnFamilyId, batch: &WriteBatch) -> Result<()> {
+    fn catch_up(&mut self, family: ColumnFamilyId, batch: &WriteBatch, unindexed: &Unindexed) -> Result<()> {
         let behind = batch.ops_bytes().len();
-        for op in batch.iter_from(self.bytes) {
+        let mut ops = batch.iter_from(self.bytes);
+        loop {
+            let at = behind - ops.bytes_left();
+            let Some(op) = ops.next() else { break };
             let Some((id, entry)) = entry_of(&op)? else { continue };
-            if id == family {
+            if id == family && !unindexed.has(at) {
                 let sequence = SequenceNumber(OwnWrites::FIRST.0 + u64::from(self.ops));
                 let key = &entry.key[..entry.key.len().saturating_sub(self.timestamp_size)];
                 self.mem.add(sequence, entry.value_type, key, entry.value)?;
@@ -160,6 +166,7 @@ impl WriteBatchWithIndex {
             overwrite_key,
             comparator,
             families: Mutex::new(BTreeMap::new()),
+            unindexed: Unindexed::default(),
             spilled: None,
         }
     }
@@ -342,6 +349,7 @@ impl WriteBatchWithIndex {
         self.batch.rollback_to_save_point()?;
         let left = self.batch.ops_bytes().len();
         self.families.lock().retain(|_, index| index.bytes <= left);
+        self.unindexed.cut(left);
         Ok(())
     }
 
@@ -355,6 +363,7 @@ impl WriteBatchWithIndex {
     /// Makes the batch empty.
     pub fn clear(&mut self) {
         self.batch.clear();
+        self.unindexed.cut(0);
         self.forget_index();
     }
 
@@ -487,9 +496,10 @@ impl WriteBatchWithIndex {
         Ok(BatchIterator { entries: entries.unwrap_or_default(), icmp, at: None })
     }
 
-    /// Whether the batch has an op on `key`, other than range deletions.
-    pub(super) fn names(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
-        self.own(family.id(), &family.cf.icmp)?.map_or(Ok(false), |own| own.name(key))
+    /// Whether the batch may have an op on `key`, other than range deletions.
+    pub(super) fn may_write(&self, family: &ColumnFamilyHandle, key: &[u8]) -> bool {
+        let names = |own: Option<OwnWrites>| own.map_or(Ok(false), |own| own.name(key));
+        !self.unindexed.is_empty() || self.own(family.id(), &family.cf.icmp).and_then(names).unwrap_or(true)
     }
 
     /// The entities of `keys` if the batch were written, all as of the same point in time.
@@ -546,7 +556,7 @@ impl WriteBatchWithIndex {
         if is_other {
             *index = Index::new(icmp);
         }
-        index.catch_up(family, &self.batch)?;
+        index.catch_up(family, &self.batch, &self.unindexed)?;
         // The number of the last op: the read does not see ops that the index gets later.
         let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops) - 1);
         Ok(OwnWrites { mem: index.mem.clone(), up_to, runs: index.runs.clone(), spilled: None })

@@ -9,11 +9,13 @@
 //!     it.
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
+use super::counts::OpCounts;
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
 use super::pessimistic::{PessimisticCore, Transaction};
 use super::timestamps::{check_timestamps, has_timestamps, is_timestamped};
 use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
+use crate::snapshot::Snapshot;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::write_batch::{BatchOp, WriteBatch};
@@ -38,6 +40,8 @@ pub(super) struct TransactionDbShared {
     pub(super) options: TransactionDbOptions,
     /// Named transactions. A prepared transaction without a handle has its core here.
     pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<PessimisticCore>>>>,
+    /// Snapshots by the user's timestamps. With the timestamps, their sequence numbers never fall.
+    pub(super) timestamped_snapshots: Mutex<BTreeMap<u64, Snapshot>>,
 }
 
 impl fmt::Debug for TransactionDbShared {
@@ -133,7 +137,9 @@ impl TransactionDb {
             ..LockManagerOptions::new(clock)
         });
         let names = Mutex::new(BTreeMap::new());
-        let shared = Arc::new(TransactionDbShared { db, locks, options: txn_options.clone(), names });
+        let options = txn_options.clone();
+        let timestamped_snapshots = Mutex::new(BTreeMap::new());
+        let shared = Arc::new(TransactionDbShared { db, locks, options, names, timestamped_snapshots });
         let db = TransactionDb { shared };
         for name in db.db().column_family_names() {
             if let Some(family) = db.db().column_family(&name) {
@@ -714,6 +720,7 @@ impl TransactionDb {
             }
             core.may_have_timestamps = is_timestamped(self.db(), &batch);
             core.batch = WriteBatchWithIndex::from((*batch).clone());
+            core.counts = OpCounts::of(&batch);
             core.set_prepared();
             core.name = Some(name.clone());
             self.shared.names.lock().insert(name, Some(Box::new(core)));

@@ -6,6 +6,7 @@
 //! Source: RocksDB `include/rocksdb/utilities/{transaction,write_batch_with_index}.h`.
 
 use super::batch_index::WriteBatchWithIndex;
+use super::counts::CountedOp;
 use super::options::IsolationLevel;
 use super::timestamps::refuse_timestamps;
 use super::{OptimisticTransaction, Transaction};
@@ -192,7 +193,8 @@ impl Transaction {
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
         self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
+        self.core_mut()
+            .add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
     }
 
     /// [`Transaction::put_entity`], without a check that the key is unchanged since the snapshot.
@@ -212,7 +214,8 @@ impl Transaction {
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
         self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
+        self.core_mut()
+            .add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
     }
 
     /// Sets `key` in several families, in each to the columns of its group. Locks the key in all of
@@ -236,7 +239,10 @@ impl Transaction {
             refuse_timestamps(group.column_family, "entities")?;
             self.lock_for_write(group.column_family, key.as_ref(), None, true)?;
         }
-        put_groups(&mut self.core_mut().batch, key.as_ref(), groups)
+        let core = &mut *self.core_mut();
+        put_groups(&mut core.batch, key.as_ref(), groups)?;
+        groups.iter().for_each(|_| core.counts.count(CountedOp::PutEntity));
+        Ok(())
     }
 
     /// The entities that each family has under `key`, as of the same point in time, in the
@@ -320,7 +326,7 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<WideColumns>> {
-        self.own().touch(family, key.as_ref())?;
+        self.own().touch_for_update(family, key.as_ref())?;
         self.get_entity(options, family, key)
     }
 
@@ -358,7 +364,7 @@ impl OptimisticTransaction {
         let own = &mut *self.own();
         own.check_usable(family)?;
         own.touch(family, key.as_ref())?;
-        own.batch.put_entity_cf(family.id(), key.as_ref(), columns)
+        own.add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
     }
 
     /// [`OptimisticTransaction::put_entity`], without a check for writes of others.
@@ -374,7 +380,7 @@ impl OptimisticTransaction {
     ) -> Result<()> {
         let own = &mut *self.own();
         own.check_usable(family)?;
-        own.batch.put_entity_cf(family.id(), key.as_ref(), columns)
+        own.add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
     }
 
     /// Sets `key` in several families, in each to the columns of its group.
@@ -393,7 +399,9 @@ impl OptimisticTransaction {
             own.check_usable(group.column_family)?;
             own.touch(group.column_family, key.as_ref())?;
         }
-        put_groups(&mut own.batch, key.as_ref(), groups)
+        put_groups(&mut own.batch, key.as_ref(), groups)?;
+        groups.iter().for_each(|_| own.counts.count(CountedOp::PutEntity));
+        Ok(())
     }
 
     /// The entities that each family has under `key`, as of the same point in time, in the

@@ -18,6 +18,7 @@
 mod batch_index;
 mod batch_over;
 mod batches;
+mod counts;
 mod db;
 mod entities;
 mod former_values;
@@ -31,7 +32,9 @@ mod reads;
 mod reads_of_db;
 mod reads_of_families;
 mod spill;
+mod timestamped_snapshots;
 mod timestamps;
+mod untracked;
 mod writes;
 
 pub use batch_index::{BatchEntry, BatchIterator, WriteBatchWithIndex};

@@ -12,7 +12,9 @@
 //! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
+use super::counts::{CountedOp, OpCounts};
 use super::options::{IsolationLevel, OptimisticTransactionOptions};
+use super::pessimistic::Reads;
 use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{DbOptions, Options, WriteOptions};
 use crate::snapshot::Snapshot;
@@ -122,11 +124,14 @@ impl OptimisticTransactionDb {
             write_options: *write_options,
             isolation: options.isolation,
             batch: WriteBatchWithIndex::default(),
+            counts: OpCounts::default(),
+            began: self.db.engine().env.clock.monotonic_nanos(),
             snapshot: None,
             snapshot_needed: false,
             reads_one_snapshot: false,
             touched: BTreeMap::new(),
             touched_since: Vec::new(),
+            reads: Reads::new(),
             ranges: Vec::new(),
             families: BTreeMap::new(),
             save_points: Vec::new(),
@@ -295,12 +300,15 @@ struct Range {
 }
 
 #[derive(Debug)]
-struct SavePoint {
+pub(super) struct OptimisticSavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
     /// Length of `touched_since` when the save point was set.
     touched: usize,
     ranges: usize,
+    counts: OpCounts,
+    /// Reads for update between the save point before and this one.
+    pub(super) reads: Reads,
 }
 
 /// Several reads and writes that take effect together, if no conflicting write intervenes.
@@ -360,20 +368,26 @@ pub struct OptimisticTransaction {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) db: Db,
-    write_options: WriteOptions,
+    pub(super) write_options: WriteOptions,
     pub(super) isolation: IsolationLevel,
     pub(super) batch: WriteBatchWithIndex,
+    pub(super) counts: OpCounts,
+    /// Monotonic nanoseconds of the begin.
+    pub(super) began: u64,
     pub(super) snapshot: Option<Snapshot>,
     snapshot_needed: bool,
     /// Whether all reads so far saw the snapshot that the transaction has now.
     reads_one_snapshot: bool,
     /// Touched keys, each with the sequence number since which others must not have written it.
-    touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
+    pub(super) touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
     /// The previous value in `touched`, for each change to it since the first save point.
     touched_since: Vec<(ColumnFamilyId, Vec<u8>, Option<SequenceNumber>)>,
+    /// Reads for update of each key since the newest save point, or since the begin. Each save
+    /// point has the counts before it.
+    pub(super) reads: Reads,
     ranges: Vec<Range>,
     families: BTreeMap<ColumnFamilyId, ColumnFamilyHandle>,
-    save_points: Vec<SavePoint>,
+    pub(super) save_points: Vec<OptimisticSavePoint>,
     is_over: bool,
 }
 
@@ -404,22 +418,7 @@ impl OptimisticTransaction {
         let own = &mut *self.own();
         own.check_usable(family)?;
         own.touch(family, key.as_ref())?;
-        own.batch.put_cf(family.id(), key.as_ref(), value.as_ref())
-    }
-
-    /// [`OptimisticTransaction::put_cf`], without a check for writes of others.
-    /// # Errors
-    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
-    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
-    pub fn put_untracked(
-        &self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.batch.put_cf(family.id(), key.as_ref(), value.as_ref())
+        own.add(CountedOp::Put, |batch| batch.put_cf(family.id(), key.as_ref(), value.as_ref()))
     }
 
     /// Removes `key` from the default family.
@@ -439,7 +438,7 @@ impl OptimisticTransaction {
         let own = &mut *self.own();
         own.check_usable(family)?;
         own.touch(family, key.as_ref())?;
-        own.batch.delete_cf(family.id(), key.as_ref())
+        own.add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), key.as_ref()))
     }
 
     /// Removes `key`, which was put exactly once since its last deletion.
@@ -450,7 +449,7 @@ impl OptimisticTransaction {
         let own = &mut *self.own();
         own.check_usable(family)?;
         own.touch(family, key.as_ref())?;
-        own.batch.single_delete_cf(family.id(), key.as_ref())
+        own.add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), key.as_ref()))
     }
 
     /// Adds an operand to `key` for the family's merge operator.
@@ -478,7 +477,7 @@ impl OptimisticTransaction {
         let own = &mut *self.own();
         own.check_usable(family)?;
         own.touch(family, key.as_ref())?;
-        own.batch.merge_cf(family.id(), key.as_ref(), operand.as_ref())
+        own.add(CountedOp::Merge, |batch| batch.merge_cf(family.id(), key.as_ref(), operand.as_ref()))
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. The commit fails if others
@@ -500,7 +499,7 @@ impl OptimisticTransaction {
             return Err(Error::invalid_argument("end key comes before start key"));
         }
         own.touch_range(family, (Some(begin.to_vec()), Some(end.to_vec())))?;
-        own.batch.delete_range_cf(family.id(), begin, end)
+        own.add(CountedOp::Delete, |batch| batch.delete_range_cf(family.id(), begin, end))
     }
 
     /// Sets the snapshot to now: the commit fails if others write, from now on, a key that the
@@ -528,11 +527,13 @@ impl OptimisticTransaction {
     pub fn set_save_point(&self) {
         let own = &mut *self.own();
         own.batch.set_save_point();
-        own.save_points.push(SavePoint {
+        own.save_points.push(OptimisticSavePoint {
             snapshot: own.snapshot.clone(),
             snapshot_needed: own.snapshot_needed,
             touched: own.touched_since.len(),
             ranges: own.ranges.len(),
+            counts: own.counts,
+            reads: std::mem::take(&mut own.reads),
         });
     }
 
@@ -545,6 +546,8 @@ impl OptimisticTransaction {
         let own = &mut *self.own();
         let point = own.save_points.pop().ok_or_else(no_save_point)?;
         own.batch.rollback_to_save_point()?;
+        own.counts = point.counts;
+        own.reads = point.reads;
         if own.isolation != IsolationLevel::Serializable {
             while own.touched_since.len() > point.touched {
                 let Some((family, key, before)) = own.touched_since.pop() else { break };
@@ -569,7 +572,9 @@ impl OptimisticTransaction {
     /// `NotFound` if there is no save point.
     pub fn pop_save_point(&self) -> Result<()> {
         let own = &mut *self.own();
-        own.save_points.pop().ok_or_else(no_save_point)?;
+        let point = own.save_points.pop().ok_or_else(no_save_point)?;
+        let since = std::mem::replace(&mut own.reads, point.reads);
+        since.into_iter().for_each(|(key, count)| *own.reads.entry(key).or_insert(0) += count);
         own.forget_changes();
         own.batch.pop_save_point()
     }
@@ -665,6 +670,8 @@ impl Own {
 
     fn clear(&mut self) {
         self.batch.clear();
+        self.counts = OpCounts::default();
+        self.reads.clear();
         self.touched.clear();
         self.touched_since.clear();
         self.ranges.clear();

@@ -19,6 +19,7 @@
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
 use super::batch_index::WriteBatchWithIndex;
+use super::counts::OpCounts;
 use super::db::{TransactionDbShared, lock};
 use super::former_values::{former_values, ops_by_key};
 use super::options::{IsolationLevel, TransactionOptions, WritePolicy, timeout};
@@ -27,6 +28,7 @@ use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
 use crate::db::{ColumnFamilyHandle, Db};
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
+use crate::write::PreparedCommit;
 use esker_base::stats::{Histogram, record_in_histogram};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
@@ -59,6 +61,13 @@ pub enum TransactionState {
 pub(super) struct PessimisticCore {
     pub(super) locker: Locker,
     pub(super) batch: WriteBatchWithIndex,
+    pub(super) counts: OpCounts,
+    /// Monotonic nanoseconds of the begin.
+    pub(super) began: u64,
+    /// Ops that the commit of the prepared transaction writes before the others.
+    pub(super) commit_time: WriteBatch,
+    /// The snapshot that the commit created.
+    pub(super) timestamped_snapshot: Option<Snapshot>,
     pub(super) state: TransactionState,
     pub(super) name: Option<Vec<u8>>,
     pub(super) options: TransactionOptions,
@@ -91,6 +100,7 @@ pub(super) struct SavePoint {
     /// Reads for update between the save point before and this one: [`PessimisticCore::reads`].
     pub(super) reads: Reads,
     range_locked: BTreeSet<ColumnFamilyId>,
+    counts: OpCounts,
     pub(super) position: SavePointPosition,
 }
 
@@ -111,6 +121,10 @@ impl PessimisticCore {
         PessimisticCore {
             locker: shared.locks.locker(options.locker(&shared.options)),
             batch,
+            counts: OpCounts::default(),
+            began: shared.db.engine().env.clock.monotonic_nanos(),
+            commit_time: WriteBatch::new(),
+            timestamped_snapshot: None,
             state: TransactionState::Started,
             name: None,
             options: options.clone(),
@@ -156,6 +170,8 @@ impl PessimisticCore {
     fn clear(&mut self) {
         self.batch.clear();
         self.batch.spilled = None;
+        self.counts = OpCounts::default();
+        self.commit_time.clear();
         self.spilled.clear();
         self.locker.release_all();
         self.save_points.clear();
@@ -354,6 +370,7 @@ impl Transaction {
             snapshot_needed: core.snapshot_needed,
             reads: std::mem::take(&mut core.reads),
             range_locked: core.range_locked.clone(),
+            counts: core.counts,
         });
     }
 
@@ -383,6 +400,7 @@ impl Transaction {
             core.range_locked = point.range_locked;
         }
         core.reads = point.reads;
+        core.counts = point.counts;
         core.snapshot = point.snapshot;
         core.snapshot_needed = point.snapshot_needed;
         Ok(())
@@ -487,13 +505,20 @@ impl Transaction {
     /// Writes everything to the database at once, and releases all locks.
     /// # Errors
     /// `Expired`: its locks may have been stolen · `InvalidArgument`: it is over, must be prepared
-    /// first (`skip_prepare` is off), or has written to a family with user-defined timestamps and
-    /// has no commit timestamp · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
-    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only ·
-    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
-    /// error in force. After an error the transaction is unchanged, and may be committed again or
-    /// rolled back. After `Busy` or `Expired`, roll back.
+    /// first (`skip_prepare` is off, or there are ops in the commit-time batch), or has written to
+    /// a family with user-defined timestamps and has no commit timestamp · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only · `IoError`: the WAL could not be
+    /// written; writes fail until [`Db::resume`] · the background error in force. After an error
+    /// the transaction is unchanged, and may be committed again or rolled back. After `Busy` or
+    /// `Expired`, roll back.
     pub fn commit(&self) -> Result<()> {
+        self.commit_and_then(None)
+    }
+
+    /// [`Transaction::commit`], and a call of `after` before any other write, whether or not the
+    /// transaction has written anything.
+    pub(super) fn commit_and_then(&self, after: Option<&mut dyn FnMut()>) -> Result<()> {
         let core = &mut *self.core_mut();
         let db = &self.shared.db;
         let stamp = core.stamp(db, self.shared.options.enable_udt_validation);
@@ -503,18 +528,24 @@ impl Transaction {
                     "Transaction has to be prepared before it is committed.",
                 ));
             }
+            TransactionState::Started if core.commit_time.count() > 0 => {
+                return Err(Error::invalid_argument(
+                    "Commit-time batch contains values that will not be committed.",
+                ));
+            }
             TransactionState::Started if !core.spilled.is_empty() => {
                 core.locker.begin_commit()?;
                 let name = core.name.clone().expect("a transaction that spills has a name");
                 db.commit_spilled(&core.write_options, &name, core.copy_of_batch()?)?;
             }
             TransactionState::Started => {
-                let stamp = stamp?;
+                let mut stamped = stamp?.map(|stamp| core.stamped_batch(db, stamp)).transpose()?;
                 core.locker.begin_commit()?;
-                if let Some(stamp) = stamp {
-                    db.write_opt(&core.write_options, &mut core.stamped_batch(db, stamp)?)?;
-                } else if !core.batch.is_empty() {
-                    db.write_opt(&core.write_options, core.batch.write_batch_mut())?;
+                let batch = stamped.as_mut().unwrap_or(core.batch.write_batch_mut());
+                match after {
+                    Some(after) => db.write_and_then(&core.write_options, batch, after)?,
+                    None if batch.is_empty() => {}
+                    None => db.write_opt(&core.write_options, batch)?,
                 }
             }
             TransactionState::Prepared => {
@@ -526,11 +557,15 @@ impl Transaction {
                     Histogram::NumOpPerTransaction,
                     operations,
                 );
-                let (stamp, later) = (stamp?, core.later_writes()?);
-                let is_ingested = stamp.is_none()
+                let commit = PreparedCommit {
+                    timestamp: stamp?,
+                    first: &core.commit_time,
+                    later: core.later_writes()?,
+                };
+                let is_ingested = commit.timestamp.is_none()
                     && self.shared.options.write_policy == WritePolicy::WriteCommitted
                     && core.options.bypasses_memtable(core.batch.write_batch());
-                db.inner.write_path.commit_prepared(&core.write_options, name, stamp, later)?;
+                db.commit_prepared(&core.write_options, name, commit, after)?;
                 if is_ingested {
                     db.flush_behind(core.batch.write_batch());
                 }

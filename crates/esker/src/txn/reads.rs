@@ -286,7 +286,7 @@ impl Transaction {
         let is_read_before = core.save_points.iter().any(|point| point.reads.contains_key(&name));
         let is_needed = core.range_locked.contains(&family.id())
             || !core.spilled.is_empty()
-            || core.batch.names(family, key).unwrap_or(true);
+            || core.batch.may_write(family, key);
         if !is_read_before && !is_needed {
             // An error means that escalation has joined the key's lock with others: the lock stays.
             drop(core.locker.unlock_key(&locks, key));
@@ -369,7 +369,7 @@ impl OptimisticTransaction {
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
         let own = &mut *self.own();
-        if let Err(error) = keys.iter().try_for_each(|key| own.touch(family, key.as_ref())) {
+        if let Err(error) = keys.iter().try_for_each(|key| own.touch_for_update(family, key.as_ref())) {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
         own.batch.multi_get_from_batch_and_db(&own.db, &own.read_options(options), family, keys)
@@ -412,7 +412,7 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        self.own().touch(family, key.as_ref())?;
+        self.own().touch_for_update(family, key.as_ref())?;
         self.get_opt(options, family, key)
     }
 

@@ -1,5 +1,6 @@
 //! Writes of transactions that lock, and range locks that the user takes.
 
+use super::counts::CountedOp;
 use super::pessimistic::Transaction;
 use super::timestamps::stored;
 use crate::db::ColumnFamilyHandle;
@@ -37,7 +38,9 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
+        self.core_mut().add(CountedOp::Put, |batch| {
+            batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
+        })
     }
 
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
@@ -55,7 +58,9 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
+        self.core_mut().add(CountedOp::Put, |batch| {
+            batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
+        })
     }
 
     /// Removes `key` from the default family.
@@ -83,7 +88,8 @@ impl Transaction {
     /// roll back.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
+        self.core_mut()
+            .add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), stored(family, key.as_ref())))
     }
 
     /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
@@ -108,7 +114,8 @@ impl Transaction {
     /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
+        self.core_mut()
+            .add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), stored(family, key.as_ref())))
     }
 
     /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
@@ -122,7 +129,8 @@ impl Transaction {
     /// roll back.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
+        self.core_mut()
+            .add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), stored(family, key.as_ref())))
     }
 
     /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
@@ -135,7 +143,8 @@ impl Transaction {
     /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
+        self.core_mut()
+            .add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), stored(family, key.as_ref())))
     }
 
     /// Adds an operand to `key` for the family's merge operator; the key is locked.
@@ -167,7 +176,9 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
+        self.core_mut().add(CountedOp::Merge, |batch| {
+            batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
+        })
     }
 
     /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
@@ -185,7 +196,9 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
+        self.core_mut().add(CountedOp::Merge, |batch| {
+            batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
+        })
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. Locks the whole range with
@@ -207,7 +220,7 @@ impl Transaction {
     ) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         self.lock_for_write(family, begin, Some(end), true)?;
-        self.core_mut().batch.delete_range_cf(family.id(), begin, end)
+        self.core_mut().add(CountedOp::Delete, |batch| batch.delete_range_cf(family.id(), begin, end))
     }
 
     /// Locks all keys of `family` from `begin` to `end`, both included, present or absent:

@@ -82,6 +82,12 @@ pub(super) fn write_group(
     (own.batch, result)
 }
 
+/// Writes the leader's batch alone, and nothing for other waiters.
+pub(super) fn write_alone(sink: &impl Sink, mut own: WriteRequest) -> (WriteBatch, Result<()>) {
+    let result = commit(sink, &mut own, &mut []);
+    (own.batch, result)
+}
+
 /// Writes a group for the first waiter in line. Returns false if nobody waits, or if this leader
 /// cannot write for the first waiter.
 fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {

@@ -37,6 +37,7 @@ pub(crate) use apply::{ApplyEntry, entry_of};
 pub(crate) use prepared::order_of;
 pub(crate) use queue::Leader;
 pub(crate) use switch::new_memtable;
+pub(crate) use two_phase::PreparedCommit;
 
 use crate::engine::{CommittedGroup, Engine, ErrorReason};
 use crate::options::{DbOptions, SharesMemory, WriteOptions};
@@ -49,7 +50,7 @@ use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, ErrorKind, Result, SequenceNumber, perf_add, perf_time};
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::Take;
-use group::{Sink, write_group};
+use group::{Sink, write_alone, write_group};
 use queue::{Follower, Joined, WriteQueue, WriteRequest};
 use std::ops::Range;
 
@@ -136,6 +137,49 @@ impl WritePath {
         };
         *batch = own_batch;
         result
+    }
+
+    /// Writes `batch` in a group of its own, and calls `after` before any other write: to its reads
+    /// this write is the newest one.
+    /// # Errors
+    /// Errors of [`WritePath::write`]. `after` is not called then.
+    pub(crate) fn write_and_then(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        after: &mut dyn FnMut(),
+    ) -> Result<()> {
+        check_options(options, &self.engine.options)?;
+        self.engine.check_open()?;
+        protect(options, batch)?;
+        let request = WriteRequest {
+            batch: std::mem::take(batch),
+            sync: options.sync,
+            disable_wal: options.disable_wal,
+            no_slowdown: options.no_slowdown,
+            ..WriteRequest::default()
+        };
+        let (own_batch, result) = self.request_and_then(request, after);
+        *batch = own_batch;
+        result
+    }
+
+    /// Writes a request in a group of its own, and calls `after` before any other write.
+    fn request_and_then(&self, request: WriteRequest, after: &mut dyn FnMut()) -> (WriteBatch, Result<()>) {
+        let _watch = self.engine.time(Histogram::DbWrite);
+        let lead =
+            if request.no_slowdown { self.queue.lead_alone_without_stall() } else { Ok(self.lead_alone()) };
+        let made_room = lead.and_then(|leader| self.make_room(&leader, &request).map(|()| leader));
+        match made_room {
+            Ok(_leader) => {
+                let (batch, result) = write_alone(self, request);
+                if result.is_ok() {
+                    after();
+                }
+                (batch, result)
+            }
+            Err(e) => (request.batch, Err(e)),
+        }
     }
 
     /// Syncs the WAL, so that all earlier writes are durable. Works also while writes are stalled.

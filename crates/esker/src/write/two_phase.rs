@@ -3,7 +3,7 @@
 //! | step | the WAL gets | the memtables get | sequence numbers |
 //! |---|---|---|---|
 //! | prepare | the ops between markers | nothing | none |
-//! | commit | a marker, then the writes since the prepare | all ops | one for each op |
+//! | commit | the commit-time batch, a marker, then the writes since the prepare | all ops | one for each op |
 //! | roll back | a marker | nothing | none |
 //!
 //! Invariants
@@ -41,6 +41,17 @@ pub(crate) enum TwoPhase {
     Rollback { xid: Vec<u8> },
     /// A step under the policy `WritePrepared`.
     Prepared(PreparedStep),
+}
+
+/// Ops that the commit of a prepared transaction applies together with the section.
+#[derive(Debug)]
+pub(crate) struct PreparedCommit<'a> {
+    /// The timestamp of the section and of `later`, in families with timestamps of 8 bytes.
+    pub(crate) timestamp: Option<[u8; 8]>,
+    /// Ops before those of the section.
+    pub(crate) first: &'a WriteBatch,
+    /// Ops behind those of the section.
+    pub(crate) later: WriteBatch,
 }
 
 impl TwoPhase {
@@ -98,26 +109,33 @@ impl WritePath {
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
     }
 
-    /// Commits the prepared transaction `xid`: its ops and then `later` are applied together; with
-    /// `timestamp`, at that timestamp in families that have timestamps of 8 bytes.
+    /// Commits the prepared transaction `xid`: its ops are applied together with those of `commit`.
+    /// `after` is called before any other write; then the commit is a group of its own.
     /// # Errors
     /// `InvalidArgument`: no section of this name is prepared · errors of [`WritePath::write`].
     pub(crate) fn commit_prepared(
         &self,
         options: &WriteOptions,
         xid: &[u8],
-        timestamp: Option<[u8; 8]>,
-        mut later: WriteBatch,
+        commit: PreparedCommit<'_>,
+        after: Option<&mut dyn FnMut()>,
     ) -> Result<()> {
+        let PreparedCommit { timestamp, first, mut later } = commit;
         let mut batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
         if self.engine.commits.is_some() {
             if later.count() > 0 {
                 return Err(Error::invalid_argument("write_policy WritePrepared: writes after the prepare"));
             }
+            if first.count() > 0 {
+                return Err(Error::not_supported("write_policy WritePrepared: a commit-time batch"));
+            }
+            debug_assert!(after.is_none(), "only WriteCommitted has commits with a snapshot");
             debug_assert!(timestamp.is_none(), "WritePrepared has no families with timestamps");
             return self.commit_in_memtables(options, xid, batch);
         }
+        // The ops before the marker get the lower numbers here and in a replay.
         let mut record = WriteBatch::new();
+        record.append(first)?;
         match &timestamp {
             None => record.put_marker(BatchOp::Commit { xid })?,
             Some(timestamp) => {
@@ -127,14 +145,19 @@ impl WritePath {
                 later = stamped(&later, timestamp, &has_timestamps)?;
             }
         }
-        if !later.ops_bytes().is_empty() {
+        if !later.ops_bytes().is_empty() || !first.ops_bytes().is_empty() {
             record.append(&later)?;
-            let mut all = WriteBatch::with_capacity(batch.data_size() + later.data_size());
+            let bytes = first.data_size() + batch.data_size() + later.data_size();
+            let mut all = WriteBatch::with_capacity(bytes);
+            all.append(first)?;
             all.append(&batch)?;
             all.append(&later)?;
             batch = Arc::new(all);
         }
-        self.step(options, record, TwoPhase::Commit { xid: xid.to_vec(), batch })
+        let step = TwoPhase::Commit { xid: xid.to_vec(), batch };
+        let Some(after) = after else { return self.step(options, record, step) };
+        self.engine.check_open()?;
+        self.request_and_then(step_request(options, record, step), after).1
     }
 
     /// Rolls back the prepared transaction `xid`. `former`: under `WritePrepared`, the values that
@@ -169,13 +192,7 @@ impl WritePath {
         step: TwoPhase,
     ) -> Result<SequenceNumber> {
         self.engine.check_open()?;
-        let request = WriteRequest {
-            batch: record,
-            sync: options.sync,
-            no_slowdown: options.no_slowdown,
-            two_phase: Some(Arc::new(step)),
-            ..WriteRequest::default()
-        };
+        let request = step_request(options, record, step);
         let mut record = WriteBatch::new();
         self.join(request, &mut record)?;
         Ok(record.sequence())
@@ -284,6 +301,16 @@ pub(super) fn steps<'a>(
 ) -> impl Iterator<Item = (&'a TwoPhase, &'a WriteRequest)> {
     let all = std::iter::once(own).chain(group.iter().map(|f| &f.request));
     all.filter_map(|request| Some((request.two_phase.as_deref()?, request)))
+}
+
+fn step_request(options: &WriteOptions, record: WriteBatch, step: TwoPhase) -> WriteRequest {
+    WriteRequest {
+        batch: record,
+        sync: options.sync,
+        no_slowdown: options.no_slowdown,
+        two_phase: Some(Arc::new(step)),
+        ..WriteRequest::default()
+    }
 }
 
 fn not_prepared(xid: &[u8]) -> Error {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod batch;
 mod batches;
+mod counts;
 mod cut_short;
 mod early_sections;
 mod entities;
@@ -15,6 +16,7 @@ mod popped;
 mod repaired;
 mod secondaries;
 mod single_deletions;
+mod timestamped_snapshots;
 mod timestamps;
 mod two_phase;
 mod uncommitted_entries;

@@ -209,6 +209,13 @@ impl<'a> Ops<'a> {
     pub(super) fn new(checked: &'a [u8]) -> Ops<'a> {
         Ops { decoder: Decoder::new(checked) }
     }
+
+    /// Bytes of the ops that are left.
+    #[doc(hidden)]
+    #[inline]
+    pub fn bytes_left(&self) -> usize {
+        self.decoder.rest().len()
+    }
 }
 
 impl<'a> Iterator for Ops<'a> {

@@ -66,7 +66,7 @@ const CALLED: [(&str, &str, &str); 8] = [
 ];
 
 /// Calls that no campaign makes: the reason, the type, and the methods.
-const NOT_CALLED: [(&str, &str, &str); 30] = [
+const NOT_CALLED: [(&str, &str, &str); 35] = [
     (
         "reads, or tells something",
         "Db",
@@ -123,6 +123,22 @@ const NOT_CALLED: [(&str, &str, &str); 30] = [
          get_waiting_transactions lock_counters options set_deadlock_info_buffer_size",
     ),
     (
+        "snapshots by timestamp: esker/tests/it/transactions/timestamped_snapshots.rs",
+        "TransactionDb",
+        "all_timestamped_snapshots create_timestamped_snapshot latest_timestamped_snapshot \
+         release_timestamped_snapshots_older_than timestamped_snapshot timestamped_snapshots",
+    ),
+    (
+        "snapshots by timestamp: esker/tests/it/transactions/timestamped_snapshots.rs",
+        "Transaction",
+        "commit_and_try_create_snapshot timestamped_snapshot",
+    ),
+    (
+        "hides writes from own reads, or adds ops to a commit: esker/tests/it/transactions/counts.rs",
+        "Transaction",
+        "disable_indexing enable_indexing with_commit_time_write_batch",
+    ),
+    (
         "a shorter form of a transaction of one write",
         "TransactionDb",
         "begin_transaction open put put_cf put_opt delete delete_cf delete_opt merge merge_cf merge_opt delete_range \
@@ -133,7 +149,7 @@ const NOT_CALLED: [(&str, &str, &str); 30] = [
         "Transaction",
         "canceller commit_timestamp contains_key get get_entity get_entity_attribute_groups get_opt get_pinned_opt id iter iter_opt \
          multi_get multi_get_cf multi_get_entity name prefix prefix_cf range range_cf snapshot state with_write_batch \
-         write_batch",
+         elapsed_time num_deletes num_keys num_merges num_put_entities num_puts write_batch",
     ),
     (
         "locks, and leaves what is stored as it is; esker/tests/it/transactions",
@@ -162,14 +178,21 @@ const NOT_CALLED: [(&str, &str, &str); 30] = [
         "reads, or tells something",
         "OptimisticTransaction",
         "contains_key get get_entity get_entity_attribute_groups get_opt get_pinned_opt iter iter_opt multi_get \
-         multi_get_cf multi_get_entity prefix prefix_cf range range_cf snapshot with_write_batch write_batch",
+         multi_get_cf multi_get_entity prefix prefix_cf range range_cf snapshot with_write_batch write_batch \
+         elapsed_time num_deletes num_keys num_merges num_put_entities num_puts",
     ),
     (
         "tracks keys, and leaves what is stored as it is",
         "OptimisticTransaction",
         "clear_snapshot get_entity_for_update get_for_update get_for_update_opt multi_get_for_update multi_get_for_update_cf \
-         set_snapshot set_snapshot_on_next_operation",
+         set_snapshot set_snapshot_on_next_operation undo_get_for_update",
     ),
+    (
+        "hides writes from own reads: esker/tests/it/transactions/counts.rs",
+        "OptimisticTransaction",
+        "disable_indexing enable_indexing",
+    ),
+    ("options of the commit", "OptimisticTransaction", "set_write_options"),
     ("says something in the WAL only", "OptimisticTransaction", "put_log_data"),
     ("files in several directories: esker/tests/it/paths.rs", "fn", "destroy_db_cf"),
     ("a shorter form of one that is called", "fn", "repair_db"),
@@ -177,7 +200,7 @@ const NOT_CALLED: [(&str, &str, &str); 30] = [
         "shorter forms, and those that pessimistic transactions are tried with, over the same batch",
         "OptimisticTransaction",
         "put delete put_untracked rollback pop_save_point rollback_to_save_point set_save_point put_entity \
-         put_entity_attribute_groups put_entity_untracked",
+         put_entity_attribute_groups put_entity_untracked delete_untracked single_delete_untracked merge_untracked",
     ),
     (
         "values with a time, over a Db: esker/tests/it/ttl.rs",

@@ -1,5 +1,6 @@
 use crate::observe::{CompactionJobInfo, EventListener};
 use crate::options::{FlushOptions, Options, WriteOptions};
+use crate::write::PreparedCommit;
 use crate::{ColumnFamilyHandle, ColumnFamilyId, Db, ErrorKind, WriteBatch};
 use esker_env::mem::MemFs;
 use esker_env::{Env, MockClock};
@@ -302,7 +303,9 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     let wals = || db.engine().wals.lock().alive().count();
     assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 100_000);
     // The WAL is deleted soon after the section was resolved.
-    path.commit_prepared(&WriteOptions::default(), b"one", None, WriteBatch::new()).unwrap();
+    let none = WriteBatch::new();
+    let commit = PreparedCommit { timestamp: None, first: &none, later: WriteBatch::new() };
+    path.commit_prepared(&WriteOptions::default(), b"one", commit, None).unwrap();
     assert!(!path.has_room());
     db.put("key", "value").unwrap();
     db.wait_for_background_work().unwrap();
