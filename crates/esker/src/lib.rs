@@ -182,8 +182,8 @@ pub use backup::{
     RestoreOptions,
 };
 pub use db::{
-    AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db,
-    FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode, QuarantinedTable,
+    AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnsCursor,
+    Db, FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode, QuarantinedTable,
     StatsHistoryIterator, WalIterator, WalLock, WideColumns, approximate_memory_usage_by_type, destroy_db,
     destroy_db_cf, option_change_migration,
 };

@@ -13,7 +13,7 @@
 
 use super::{ColumnFamilyHandle, Db};
 use crate::options::ReadOptions;
-use crate::scan::DbIterator;
+use crate::scan::{DbIterator, EntryCursor};
 use crate::snapshot::Snapshot;
 use esker_base::{Error, Result};
 use esker_format::wide_column::DEFAULT_COLUMN_NAME;
@@ -23,11 +23,30 @@ use std::collections::BTreeMap;
 /// Names and values.
 type Columns<'a> = Vec<(&'a [u8], &'a [u8])>;
 
+/// A cursor over one family, as a [`CoalescingIterator`] needs it.
+pub trait ColumnsCursor: EntryCursor {
+    #[doc(hidden)]
+    fn columns(&self) -> Vec<(&[u8], &[u8])>;
+    #[doc(hidden)]
+    fn prepare_value(&mut self) -> Result<()>;
+}
+
+impl ColumnsCursor for DbIterator {
+    fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        DbIterator::columns(self)
+    }
+    fn prepare_value(&mut self) -> Result<()> {
+        DbIterator::prepare_value(self)
+    }
+}
+
 /// Iterates over the union of the keys of several families, at one sequence number:
-/// [`Db::coalescing_iter`]. Each move compares the keys of all families.
+/// [`Db::coalescing_iter`], and with a transaction's own writes
+/// [`Transaction::coalescing_iter`](crate::Transaction::coalescing_iter). Each move compares the
+/// keys of all families.
 #[derive(Debug)]
-pub struct CoalescingIterator {
-    families: Vec<(ColumnFamilyHandle, DbIterator)>,
+pub struct CoalescingIterator<C = DbIterator> {
+    families: Vec<(ColumnFamilyHandle, C)>,
     /// Positions in `families` of the iterators at the current key, ascending; empty if the
     /// iterator is not valid.
     current: Vec<usize>,
@@ -72,33 +91,50 @@ impl Db {
         options: &ReadOptions,
         families: &[&ColumnFamilyHandle],
     ) -> Result<CoalescingIterator> {
-        let Some((first, others)) = families.split_first() else {
-            return Err(Error::invalid_argument("coalescing_iter: no column family is given"));
-        };
-        let comparator = |family: &ColumnFamilyHandle| family.cf.icmp.user_comparator().name().to_owned();
-        if let Some(other) = others.iter().find(|other| comparator(other) != comparator(first)) {
-            return Err(Error::invalid_argument(format!(
-                "coalescing_iter: column family '{}' has the comparator {}, '{}' has {}",
-                first.name(),
-                comparator(first),
-                other.name(),
-                comparator(other)
-            )));
-        }
-        if let Some(family) = families.iter().find(|family| family.cf.icmp.timestamp_size() > 0) {
-            let what = format!("coalescing_iter: column family '{}' has timestamps", family.name());
-            return Err(Error::not_supported(what));
-        }
+        check_families(families)?;
         let snapshot = options.snapshot.clone().unwrap_or_else(|| self.hold_for_iterator());
         let options = ReadOptions { snapshot: Some(snapshot.clone()), ..options.clone() };
-        let iter =
-            |family: &&ColumnFamilyHandle| Ok(((*family).clone(), self.iter_opt(options.clone(), family)?));
-        let families = families.iter().map(iter).collect::<Result<_>>()?;
-        Ok(CoalescingIterator { families, current: Vec::new(), is_reverse: false, _snapshot: snapshot })
+        CoalescingIterator::new(families, snapshot, |family| self.iter_opt(options.clone(), family))
     }
 }
 
-impl CoalescingIterator {
+/// Checks that the keys of these families can be merged.
+/// # Errors
+/// `InvalidArgument`: no family is given, or the families have different comparators ·
+/// `NotSupported`: a family has timestamps.
+pub(crate) fn check_families(families: &[&ColumnFamilyHandle]) -> Result<()> {
+    let Some((first, others)) = families.split_first() else {
+        return Err(Error::invalid_argument("coalescing_iter: no column family is given"));
+    };
+    let comparator = |family: &ColumnFamilyHandle| family.cf.icmp.user_comparator().name().to_owned();
+    if let Some(other) = others.iter().find(|other| comparator(other) != comparator(first)) {
+        return Err(Error::invalid_argument(format!(
+            "coalescing_iter: column family '{}' has the comparator {}, '{}' has {}",
+            first.name(),
+            comparator(first),
+            other.name(),
+            comparator(other)
+        )));
+    }
+    if let Some(family) = families.iter().find(|family| family.cf.icmp.timestamp_size() > 0) {
+        let what = format!("coalescing_iter: column family '{}' has timestamps", family.name());
+        return Err(Error::not_supported(what));
+    }
+    Ok(())
+}
+
+impl<C: ColumnsCursor> CoalescingIterator<C> {
+    /// An iterator over `families`, of which `iter` opens one at `snapshot`.
+    pub(crate) fn new(
+        families: &[&ColumnFamilyHandle],
+        snapshot: Snapshot,
+        iter: impl Fn(&ColumnFamilyHandle) -> Result<C>,
+    ) -> Result<CoalescingIterator<C>> {
+        let open = |family: &&ColumnFamilyHandle| Ok(((*family).clone(), iter(family)?));
+        let families = families.iter().map(open).collect::<Result<_>>()?;
+        Ok(CoalescingIterator { families, current: Vec::new(), is_reverse: false, _snapshot: snapshot })
+    }
+
     /// Whether the iterator is at a key. It is not after an error in one of the families.
     pub fn valid(&self) -> bool {
         !self.current.is_empty()
@@ -106,12 +142,12 @@ impl CoalescingIterator {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
-        self.move_all(false, DbIterator::seek_to_first);
+        self.move_all(false, C::seek_to_first);
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
-        self.move_all(true, DbIterator::seek_to_last);
+        self.move_all(true, C::seek_to_last);
     }
 
     /// Moves to the first key at or behind `target`.
@@ -183,7 +219,7 @@ impl CoalescingIterator {
         self.families.iter().try_for_each(|(_, iter)| iter.status())
     }
 
-    fn move_all(&mut self, is_reverse: bool, mut to: impl FnMut(&mut DbIterator)) {
+    fn move_all(&mut self, is_reverse: bool, mut to: impl FnMut(&mut C)) {
         self.families.iter_mut().for_each(|(_, iter)| to(iter));
         self.is_reverse = is_reverse;
         self.find_current();
@@ -219,7 +255,7 @@ impl CoalescingIterator {
         if self.status().is_err() {
             return;
         }
-        let compare = |a: &DbIterator, b: &DbIterator| {
+        let compare = |a: &C, b: &C| {
             let order = self.families[0].0.cf.icmp.compare_user_keys(a.key(), b.key());
             if self.is_reverse { order.reverse() } else { order }
         };

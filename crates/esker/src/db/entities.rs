@@ -40,7 +40,7 @@ pub struct WideColumns(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl WideColumns {
     /// Copies the columns that an iterator shows.
-    fn copied(columns: Vec<(&[u8], &[u8])>) -> WideColumns {
+    pub(crate) fn copied(columns: Vec<(&[u8], &[u8])>) -> WideColumns {
         WideColumns(columns.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
     }
 

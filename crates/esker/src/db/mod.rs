@@ -71,7 +71,8 @@ mod writes;
 
 pub use aggregates::{MemoryUsageType, approximate_memory_usage_by_type};
 pub use batch_arg::BatchArg;
-pub use coalescing::CoalescingIterator;
+pub(crate) use coalescing::check_families;
+pub use coalescing::{CoalescingIterator, ColumnsCursor};
 pub use column_family::ColumnFamilyHandle;
 pub use descriptor::ColumnFamilyDescriptor;
 pub(crate) use descriptor::{family_tables, make_consistent};

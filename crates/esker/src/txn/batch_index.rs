@@ -12,6 +12,7 @@
 //!  3. An index never holds an op that is not in the batch: after a rollback it is built anew.
 //!     Iterators keep the old index.
 
+use super::batch_counts::{IndexedOp, indexed_ops};
 use super::counts::Unindexed;
 use super::iterator::TransactionIterator;
 use crate::cf::{OwnRuns, OwnWrites};
@@ -25,8 +26,7 @@ use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
-use esker_format::cursor::InternalIterator;
-use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey};
+use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::wide_column::EncodedColumns as ParsedColumns;
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::{MemTable, MemTableOptions};
@@ -394,6 +394,11 @@ impl WriteBatchWithIndex {
         self.overwrite_key
     }
 
+    /// The order of families that are read without a handle.
+    pub(super) fn default_order(&self) -> InternalKeyComparator {
+        InternalKeyComparator::new(self.comparator.clone())
+    }
+
     /// The ops, for reading.
     pub fn write_batch(&self) -> &WriteBatch {
         &self.batch
@@ -492,7 +497,7 @@ impl WriteBatchWithIndex {
     pub fn iter(&self, family: ColumnFamilyId) -> Result<BatchIterator> {
         let icmp = InternalKeyComparator::new(self.comparator.clone());
         let own = self.own(family, &icmp)?;
-        let entries = own.map(|own| entries_of(&own, &icmp, self.overwrite_key)).transpose()?;
+        let entries = own.map(|own| indexed_ops(&own, &icmp, self.overwrite_key)).transpose()?;
         Ok(BatchIterator { entries: entries.unwrap_or_default(), icmp, at: None })
     }
 
@@ -564,14 +569,25 @@ impl WriteBatchWithIndex {
 }
 
 /// The effect of own writes on one key.
-pub(super) struct OwnState {
+pub(super) struct OwnState<T = Vec<u8>> {
     /// The base of the operands, if the writes determine it: a value, or no value.
-    pub(super) base: Option<Option<Vec<u8>>>,
+    pub(super) base: Option<Option<T>>,
     pub(super) operands: MergeOperands,
 }
 
 impl OwnState {
     pub(super) fn of(own: &OwnWrites, key: &[u8]) -> Result<OwnState> {
+        OwnState::shown_by(own, key, shown)
+    }
+}
+
+impl<T> OwnState<T> {
+    /// The effect, with the newest op that is no merge as `shown` has it.
+    pub(super) fn shown_by(
+        own: &OwnWrites,
+        key: &[u8],
+        shown: impl Fn(ValueType, &[u8], &[u8]) -> Result<Option<T>>,
+    ) -> Result<OwnState<T>> {
         let covering = own.mem.max_covering_tombstone_seq(key, own.up_to);
         let mut operands = MergeOperands::new();
         let mut base = None;
@@ -603,15 +619,21 @@ pub(super) fn get_alone(
         Some(base) if operands.is_empty() => Ok(base),
         Some(base) => operands.merge_newest_first(operator, key, base.as_deref()).map(Some),
         None if operands.is_empty() => Ok(None),
-        None => Err(Error::new(
-            ErrorKind::MergeInProgress,
-            format!("what '{}' is merged with is in the database", key.escape_ascii()),
-        )),
+        None => Err(base_elsewhere(key)),
     }
 }
 
+/// The error of a read of the batch alone whose operands have their base in the database.
+#[cold]
+pub(super) fn base_elsewhere(key: &[u8]) -> Error {
+    Error::new(
+        ErrorKind::MergeInProgress,
+        format!("what '{}' is merged with is in the database", key.escape_ascii()),
+    )
+}
+
 /// The value that readers see of the newest op, which is no merge.
-fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
+pub(super) fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
     match value_type {
         ValueType::Value => Ok(Some(value.to_vec())),
         ValueType::WideColumnEntity => Ok(Some(ParsedColumns::parse(value)?.default_value().to_vec())),
@@ -650,28 +672,6 @@ esker_base::debug_with_text!(BatchEntry {
     text value,
 });
 
-fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) -> Result<Vec<BatchEntry>> {
-    let mut entries: Vec<BatchEntry> = Vec::new();
-    let mut iter = own.mem.iter();
-    iter.seek_to_first();
-    while iter.valid() {
-        let key = ParsedInternalKey::parse(iter.key())?;
-        let hidden = overwrite
-            && entries.last().is_some_and(|last| {
-                icmp.same_user_key(&last.key, key.user_key) && last.value_type != ValueType::Merge
-            });
-        if key.sequence <= own.up_to && !hidden {
-            entries.push(BatchEntry {
-                value_type: key.value_type,
-                key: key.user_key.to_vec(),
-                value: iter.value().to_vec(),
-            });
-        }
-        iter.next();
-    }
-    Ok(entries)
-}
-
 /// A cursor over the ops of a batch in one family, as they were when it was made. Not valid until
 /// it is positioned.
 ///
@@ -695,7 +695,7 @@ fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) ->
 /// ```
 #[derive(Debug)]
 pub struct BatchIterator {
-    entries: Vec<BatchEntry>,
+    entries: Vec<IndexedOp>,
     icmp: InternalKeyComparator,
     at: Option<usize>,
 }
@@ -703,7 +703,23 @@ pub struct BatchIterator {
 impl BatchIterator {
     /// The op here, if it is valid.
     pub fn entry(&self) -> Option<&BatchEntry> {
+        self.op().map(|op| &op.entry)
+    }
+
+    fn op(&self) -> Option<&IndexedOp> {
         self.entries.get(self.at?)
+    }
+
+    /// The number of the op here among those on its key, oldest first, from 1 on. 0 if the cursor
+    /// is not valid, and 1 for each op of a batch that was made without `overwrite_key`.
+    pub fn update_count(&self) -> u32 {
+        self.op().map_or(0, |op| op.update_count)
+    }
+
+    /// Whether a later op on the key of the op here hides a single deletion. False in a batch that
+    /// was made without `overwrite_key`.
+    pub fn has_overwritten_single_del(&self) -> bool {
+        self.op().is_some_and(|op| op.has_overwritten_single_del)
     }
 
     /// Whether the cursor is at an op.
@@ -724,13 +740,13 @@ impl BatchIterator {
     /// Moves to the newest op of the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) {
         self.at =
-            Some(self.entries.partition_point(|entry| self.icmp.compare_user_keys(&entry.key, key).is_lt()));
+            Some(self.entries.partition_point(|op| self.icmp.compare_user_keys(&op.entry.key, key).is_lt()));
     }
 
     /// Moves to the oldest op of the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
         let behind =
-            self.entries.partition_point(|entry| self.icmp.compare_user_keys(&entry.key, key).is_le());
+            self.entries.partition_point(|op| self.icmp.compare_user_keys(&op.entry.key, key).is_le());
         self.at = behind.checked_sub(1);
     }
 

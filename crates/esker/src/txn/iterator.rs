@@ -1,7 +1,7 @@
 //! Iterators that see writes outside of the database: those of a batch or transaction.
 
 use crate::cf::OwnWrites;
-use crate::db::{ColumnFamilyHandle, Db};
+use crate::db::{ColumnFamilyHandle, ColumnsCursor, Db};
 use crate::options::ReadOptions;
 use crate::scan::entries::sealed;
 use crate::scan::{DbIter, Entries, EntryCursor, KeyValue};
@@ -204,6 +204,15 @@ impl EntryCursor for TransactionIterator {
         } else {
             Ok(())
         }
+    }
+}
+
+impl ColumnsCursor for TransactionIterator {
+    fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        TransactionIterator::columns(self)
+    }
+    fn prepare_value(&mut self) -> Result<()> {
+        TransactionIterator::prepare_value(self)
     }
 }
 

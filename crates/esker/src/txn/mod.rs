@@ -15,6 +15,7 @@
 //! Source of names and semantics: RocksDB
 //! `include/rocksdb/utilities/{transaction,transaction_db}.h`.
 
+mod batch_counts;
 mod batch_index;
 mod batch_over;
 mod batches;
@@ -24,7 +25,9 @@ mod entities;
 mod former_values;
 mod ingest_batch;
 mod iterator;
+mod occ;
 mod optimistic;
+mod optimistic_writes;
 mod options;
 mod pessimistic;
 mod ranges;
@@ -37,14 +40,17 @@ mod timestamps;
 mod untracked;
 mod writes;
 
+pub use batch_counts::BatchCfStat;
 pub use batch_index::{BatchEntry, BatchIterator, WriteBatchWithIndex};
 pub use db::TransactionDb;
 pub use esker_lock::{
     DeadlockInfo, DeadlockPath, Endpoint, EndpointBuf, LockCounters, LockInfo, LockMode, Locking, WaitInfo,
 };
 pub use iterator::TransactionIterator;
+pub use occ::OccLockBuckets;
 pub use optimistic::{OptimisticTransaction, OptimisticTransactionDb};
 pub use options::{
-    IsolationLevel, OptimisticTransactionOptions, TransactionDbOptions, TransactionOptions, WritePolicy,
+    IsolationLevel, OccValidationPolicy, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
+    TransactionDbOptions, TransactionOptions, WritePolicy,
 };
 pub use pessimistic::{Transaction, TransactionState};

@@ -13,9 +13,10 @@
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::counts::{CountedOp, OpCounts};
-use super::options::{IsolationLevel, OptimisticTransactionOptions};
+use super::occ::OccLockBuckets;
+use super::options::{IsolationLevel, OptimisticTransactionDbOptions, OptimisticTransactionOptions};
 use super::pessimistic::Reads;
-use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{DbOptions, Options, WriteOptions};
 use crate::snapshot::Snapshot;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
@@ -28,7 +29,9 @@ use std::path::Path;
 /// database. Writes outside of transactions count as writes of others.
 #[derive(Clone, Debug)]
 pub struct OptimisticTransactionDb {
-    db: Db,
+    pub(super) db: Db,
+    /// The mutexes of parallel validation; `None`: validation is serial.
+    pub(super) locks: Option<OccLockBuckets>,
 }
 
 impl OptimisticTransactionDb {
@@ -49,8 +52,19 @@ impl OptimisticTransactionDb {
     /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
     /// and offset · `NotSupported`: names the feature · `IoError` from the directory.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<OptimisticTransactionDb> {
+        OptimisticTransactionDb::open_opt(options, &OptimisticTransactionDbOptions::default(), path)
+    }
+
+    /// [`open`](Self::open) with options of the transactions.
+    /// # Errors
+    /// Those of [`open`](Self::open) · `InvalidArgument`: `occ_lock_buckets` is 0.
+    pub fn open_opt(
+        options: &Options,
+        txn_options: &OptimisticTransactionDbOptions,
+        path: impl AsRef<Path>,
+    ) -> Result<OptimisticTransactionDb> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-        OptimisticTransactionDb::open_cf(&options.db, path, [default])
+        OptimisticTransactionDb::open_cf_opt(&options.db, txn_options, path, [default])
     }
 
     /// Opens the database in `path` with these families, which must be all it has. As in RocksDB, a
@@ -68,13 +82,28 @@ impl OptimisticTransactionDb {
         path: impl AsRef<Path>,
         families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<OptimisticTransactionDb> {
+        let default = OptimisticTransactionDbOptions::default();
+        OptimisticTransactionDb::open_cf_opt(options, &default, path, families)
+    }
+
+    /// [`open_cf`](Self::open_cf) with options of the transactions.
+    /// # Errors
+    /// Those of [`open_cf`](Self::open_cf) · `InvalidArgument`: `occ_lock_buckets` is 0.
+    pub fn open_cf_opt(
+        options: &DbOptions,
+        txn_options: &OptimisticTransactionDbOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+    ) -> Result<OptimisticTransactionDb> {
+        let locks = OccLockBuckets::of(txn_options)?;
         let mut families = ColumnFamilyDescriptor::list(families);
         for family in &mut families {
             if family.options.max_write_buffer_size_to_maintain == 0 {
                 family.options.max_write_buffer_size_to_maintain = -1;
             }
         }
-        Ok(OptimisticTransactionDb { db: Db::open_with(options, path, families, OpenMode::ReadWrite)? })
+        let db = Db::open_with(options, path, families, OpenMode::ReadWrite)?;
+        Ok(OptimisticTransactionDb { db, locks })
     }
 
     /// The database itself: reads, writes, flushes, compactions, properties.
@@ -121,6 +150,7 @@ impl OptimisticTransactionDb {
     ) -> OptimisticTransaction {
         let mut own = Own {
             db: self.db.clone(),
+            locks: self.locks.clone(),
             write_options: *write_options,
             isolation: options.isolation,
             batch: WriteBatchWithIndex::default(),
@@ -142,151 +172,6 @@ impl OptimisticTransactionDb {
         }
         own.start();
         OptimisticTransaction { db: self.db.clone(), own: RefCell::new(own) }
-    }
-}
-
-/// Writes outside of transactions. For transactions they count as writes of others.
-impl OptimisticTransactionDb {
-    /// Stores `value` under `key` in the default family.
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// # let options = esker::Options::new().create_if_missing(true);
-    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
-    /// db.put("seat 12", "Ada")?;
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: the keys of the family have timestamps · `NotSupported`: a forked child
-    /// process · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
-    /// written · the background error in force.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.db.put(key, value)
-    }
-
-    /// Stores `value` under `key` in `family`.
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// # let options = esker::Options::new().create_if_missing(true);
-    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
-    /// let families = db.create_column_families(["seats"])?;
-    /// let seats = &families[0];
-    /// db.put_cf(seats, "12", "Ada")?;
-    /// db.delete_cf(seats, "12")?;
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
-    /// `ColumnFamilyDropped` · `NotSupported`: a forked child process · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
-    pub fn put_cf(
-        &self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.db.put_opt(&WriteOptions::default(), family, key, value)
-    }
-
-    /// Removes `key` from the default family.
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// # let options = esker::Options::new().create_if_missing(true);
-    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
-    /// db.delete("seat 12")?;
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: the keys of the family have timestamps · `NotSupported`: a forked child
-    /// process · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
-    /// written · the background error in force.
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.db.delete(key)
-    }
-
-    /// Removes `key` from `family`.
-    /// # Errors
-    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
-    /// `ColumnFamilyDropped` · `NotSupported`: a forked child process · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
-    pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.db.delete_opt(&WriteOptions::default(), family, key)
-    }
-
-    /// Adds an operand to `key` in the default family, for its merge operator.
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// # let mut options = esker::Options::new().create_if_missing(true);
-    /// # options.cf.merge_operator = Some(esker::builtin::uint64_add());
-    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
-    /// db.merge("visits", 1u64.to_le_bytes())?;
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: the keys of the family have timestamps · `NotSupported`: a forked child
-    /// process, or the family has no merge operator · `ShutdownInProgress`: the database was closed
-    /// · `IoError`: the WAL could not be written · the background error in force.
-    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.db.merge(key, operand)
-    }
-
-    /// Adds an operand to `key` in `family`, for its merge operator.
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// let mut options = esker::Options::new().create_if_missing(true);
-    /// options.cf.merge_operator = Some(esker::builtin::uint64_add());
-    /// let db = esker::OptimisticTransactionDb::open_cf(&options.db, dir.path(), [("default", options.cf)])?;
-    /// db.merge_cf(&db.default_column_family(), "visits", 1u64.to_le_bytes())?;
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
-    /// `ColumnFamilyDropped` · `NotSupported`: a forked child process, or the family has no merge
-    /// operator · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
-    /// written · the background error in force.
-    pub fn merge_cf(
-        &self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.db.merge_opt(&WriteOptions::default(), family, key, operand)
-    }
-
-    /// Writes `batch` atomically: [`Db::write`].
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// # let options = esker::Options::new().create_if_missing(true);
-    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
-    /// let mut batch = esker::WriteBatch::new();
-    /// batch.put("seat 12", "Ada")?;
-    /// db.write(batch)?;
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: a family that is not open, or a range that ends before it begins ·
-    /// `NotSupported`: a forked child process · `ShutdownInProgress`: the database was closed ·
-    /// `IoError`: the WAL could not be written · the background error in force.
-    pub fn write(&self, batch: impl BatchArg) -> Result<()> {
-        self.db.write(batch)
-    }
-
-    /// Creates families: [`Db::create_column_families`].
-    /// # Errors
-    /// `InvalidArgument`: a name is taken, empty or has a NUL, or an option is out of range ·
-    /// `NotSupported`: the database is read-only · `IoError` from the MANIFEST.
-    pub fn create_column_families(
-        &self,
-        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
-    ) -> Result<Vec<ColumnFamilyHandle>> {
-        self.db.create_column_families(families)
     }
 }
 
@@ -368,6 +253,7 @@ pub struct OptimisticTransaction {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) db: Db,
+    locks: Option<OccLockBuckets>,
     pub(super) write_options: WriteOptions,
     pub(super) isolation: IsolationLevel,
     pub(super) batch: WriteBatchWithIndex,
@@ -615,7 +501,12 @@ impl OptimisticTransaction {
             }
             Ok(())
         };
-        if !own.batch.is_empty() {
+        let locks = own.locks.clone();
+        let _locked = locks.as_ref().map(|locks| locks.lock_transaction(&own.db, own));
+        if _locked.is_some() && !own.batch.is_empty() {
+            validate()?;
+            db.write_opt(&own.write_options, own.batch.write_batch_mut())?;
+        } else if !own.batch.is_empty() {
             db.write_if(&own.write_options, own.batch.write_batch_mut(), &mut validate)?;
         } else if own.isolation != IsolationLevel::Serializable || !own.reads_one_snapshot {
             validate()?;
@@ -677,6 +568,11 @@ impl Own {
         self.ranges.clear();
         self.save_points.clear();
         self.change_snapshot(None, false);
+    }
+
+    /// Whether it has read or removed ranges.
+    pub(super) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
     }
 
     pub(super) fn check_not_over(&self) -> Result<()> {

@@ -4,6 +4,7 @@
 //! Source of names and defaults: RocksDB
 //! `include/rocksdb/utilities/{transaction_db,optimistic_transaction_db}.h`.
 
+use super::occ::OccLockBuckets;
 use esker_format::write_batch::WriteBatch;
 use esker_lock::{LockerOptions, Locking, Timeout};
 use std::time::Duration;
@@ -216,6 +217,51 @@ pub(super) fn timeout(millis: i64) -> Timeout {
 
 fn milliseconds(millis: u64) -> Timeout {
     if millis == 0 { Timeout::Never } else { Timeout::After(Duration::from_millis(millis)) }
+}
+
+/// When an optimistic transaction is checked for writes of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OccValidationPolicy {
+    /// In the commit's place in the line of writes, alone: no other write begins until the
+    /// transaction is checked and written. Sees every write, those of [`Db`](crate::Db) too. The
+    /// default, which is not RocksDB's.
+    #[default]
+    ValidateSerial,
+    /// Before the commit joins the line, under mutexes for its keys: transactions with other keys
+    /// are checked at the same time, and share writes and syncs. Writes of the
+    /// [`OptimisticTransactionDb`](super::OptimisticTransactionDb) take the same mutexes. A write
+    /// of [`Db`](crate::Db) between check and write goes unseen, as in RocksDB.
+    ValidateParallel,
+}
+
+/// Options of an [`OptimisticTransactionDb`](super::OptimisticTransactionDb).
+#[derive(Clone, Debug)]
+pub struct OptimisticTransactionDbOptions {
+    /// When transactions are checked. Default `ValidateSerial`.
+    pub validate_policy: OccValidationPolicy,
+    /// Number of mutexes of `ValidateParallel`; keys are spread over them by hash. Default 2^20, of
+    /// a few bytes each.
+    pub occ_lock_buckets: u32,
+    /// Mutexes that several databases share, in place of `occ_lock_buckets`. Default `None`.
+    pub shared_lock_buckets: Option<OccLockBuckets>,
+}
+
+impl Default for OptimisticTransactionDbOptions {
+    fn default() -> OptimisticTransactionDbOptions {
+        OptimisticTransactionDbOptions {
+            validate_policy: OccValidationPolicy::ValidateSerial,
+            occ_lock_buckets: 1 << 20,
+            shared_lock_buckets: None,
+        }
+    }
+}
+
+esker_base::setters! {
+    OptimisticTransactionDbOptions {
+        validate_policy: OccValidationPolicy;
+        occ_lock_buckets: u32;
+        optional shared_lock_buckets: OccLockBuckets;
+    }
 }
 
 /// Options of an [`OptimisticTransaction`](super::OptimisticTransaction).

@@ -219,6 +219,37 @@ impl Transaction {
         Ok(value.map(|value| value.to_vec()))
     }
 
+    /// Locks `key` exclusively, reads it, and puts the value that it has, so that later reads find
+    /// one value in place of a chain of merge operands.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let mut options = esker::Options::new().create_if_missing(true);
+    /// options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// (0..100).try_for_each(|_| db.merge("visits", 1u64.to_le_bytes()))?;
+    /// let txn = db.begin_transaction();
+    /// txn.collapse_key(&Default::default(), &db.default_column_family(), "visits")?;
+    /// txn.commit()?;
+    /// assert_eq!(db.get("visits")?.unwrap(), 100u64.to_le_bytes());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `NotFound`: the key has no value · those of [`Transaction::get_for_update_opt`] and
+    /// [`Transaction::put_cf`].
+    pub fn collapse_key(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let key = key.as_ref();
+        match self.get_for_update_opt(options, family, key, LockMode::Exclusive, true)? {
+            Some(value) => self.put_cf(family, key, value),
+            None => Err(Error::not_found(format!("'{}' has no value", key.escape_ascii()))),
+        }
+    }
+
     /// Locks all keys exclusively, for later writes, and then reads them:
     /// [`Transaction::multi_get`].
     /// # Errors

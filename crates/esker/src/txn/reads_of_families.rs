@@ -3,9 +3,10 @@
 //! In: keys, each with its family. Out: for each key its value or its error, all as of one point in
 //! time. Source of the semantics: RocksDB's `Transaction::{MultiGet,MultiGetForUpdate}`.
 
+use super::TransactionIterator;
 use super::options::IsolationLevel;
 use super::{OptimisticTransaction, Transaction};
-use crate::db::ColumnFamilyHandle;
+use crate::db::{CoalescingIterator, ColumnFamilyHandle, check_families};
 use crate::options::ReadOptions;
 use esker_base::{PinnedBytes, Result};
 use esker_lock::LockMode;
@@ -60,6 +61,72 @@ impl Transaction {
             self.read_own(&self.update_options(&options, family), family, AsRef::as_ref(key))
         };
         keys.iter().map(read).collect()
+    }
+}
+
+/// Gives a kind of transaction its iterator over several families. `$open` opens a database for
+/// the example.
+macro_rules! coalescing_of {
+    ($name:ident, $open:literal, $errors:literal) => {
+        impl $name {
+            #[doc = "An iterator over the keys of all `families` that sees the transaction's writes so far: at the"]
+            #[doc = "snapshot of `options`, or as [`iter_opt`](Self::iter_opt). Both of RocksDB's"]
+            #[doc = "`GetCoalescingIterator` and `GetAttributeGroupIterator`. Costs an iterator for each family."]
+            #[doc = ""]
+            #[doc = "```"]
+            #[doc = "# let dir = esker_testkit::TempDir::new(\"doc\");"]
+            #[doc = "# let options = esker::Options::new().create_if_missing(true);"]
+            #[doc = $open]
+            #[doc = "let (one, two) = (db.default_column_family(), db.create_column_families([\"two\"])?.remove(0));"]
+            #[doc = "db.put_cf(&two, \"b\", \"1\")?;"]
+            #[doc = "let txn = db.begin_transaction();"]
+            #[doc = "txn.put_cf(&one, \"a\", \"2\")?;"]
+            #[doc = "txn.put_entity(&two, \"a\", &[(b\"column\", b\"3\")])?;"]
+            #[doc = "let mut iter = txn.coalescing_iter(&Default::default(), &[&one, &two])?;"]
+            #[doc = "iter.seek_to_first();"]
+            #[doc = "assert_eq!((iter.key(), iter.value(), iter.columns().len()), (&b\"a\"[..], &b\"2\"[..], 2));"]
+            #[doc = "assert_eq!(iter.attribute_groups().len(), 2);"]
+            #[doc = "iter.next();"]
+            #[doc = "assert_eq!((iter.key(), iter.value()), (&b\"b\"[..], &b\"1\"[..]));"]
+            #[doc = "# Ok::<_, esker::Error>(())"]
+            #[doc = "```"]
+            #[doc = "# Errors"]
+            #[doc = "`InvalidArgument`: no family is given, or the families have different comparators ·"]
+            #[doc = $errors]
+            pub fn coalescing_iter(
+                &self,
+                options: &ReadOptions,
+                families: &[&ColumnFamilyHandle],
+            ) -> Result<CoalescingIterator<TransactionIterator>> {
+                check_families(families)?;
+                let mut options = self.read_options_of(options);
+                let snapshot = options.snapshot.get_or_insert_with(|| self.db().hold_for_iterator()).clone();
+                CoalescingIterator::new(families, snapshot, |family| self.iter_opt(&options, family))
+            }
+        }
+    };
+}
+
+coalescing_of!(
+    Transaction,
+    "let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;",
+    "those of [`Transaction::iter_opt`]."
+);
+coalescing_of!(
+    OptimisticTransaction,
+    "let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;",
+    "those of [`OptimisticTransaction::iter_opt`]."
+);
+
+impl Transaction {
+    fn read_options_of(&self, options: &ReadOptions) -> ReadOptions {
+        self.read_options(options)
+    }
+}
+
+impl OptimisticTransaction {
+    fn read_options_of(&self, options: &ReadOptions) -> ReadOptions {
+        self.own().read_options(options)
     }
 }
 

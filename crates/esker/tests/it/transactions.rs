@@ -2,7 +2,9 @@
 
 mod bad_input;
 mod batch;
+mod batch_counts;
 mod batches;
+mod coalescing;
 mod counts;
 mod cut_short;
 mod early_sections;
@@ -12,6 +14,7 @@ mod ingest_batch;
 mod isolation;
 mod locking;
 mod optimistic;
+mod parallel_validation;
 mod popped;
 mod repaired;
 mod secondaries;
