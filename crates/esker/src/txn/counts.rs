@@ -116,6 +116,10 @@ impl WriteBatchWithIndex {
 }
 
 impl PessimisticCore {
+    fn num_keys(&self) -> u64 {
+        self.locker.num_point_locks() as u64
+    }
+
     /// Adds an op to the batch and counts it.
     /// # Errors
     /// Those of `add`.
@@ -131,6 +135,10 @@ impl PessimisticCore {
 }
 
 impl Own {
+    fn num_keys(&self) -> u64 {
+        self.touched.len() as u64
+    }
+
     /// Adds an op to the batch and counts it.
     /// # Errors
     /// Those of `add`.
@@ -148,7 +156,7 @@ impl Own {
 /// Gives a kind of transaction its counts. `$open` opens a database for the example, `$keys` says
 /// which keys count.
 macro_rules! counts_of {
-    ($name:ident, $open:literal, $keys:literal, $core:ident, $core_mut:ident, $num_keys:expr) => {
+    ($name:ident, $open:literal, $keys:literal, $core:ident, $core_mut:ident) => {
         /// Counts, and the age.
         impl $name {
             #[doc = $keys]
@@ -167,7 +175,7 @@ macro_rules! counts_of {
             #[doc = "# Ok::<_, esker::Error>(())"]
             #[doc = "```"]
             pub fn num_keys(&self) -> u64 {
-                $num_keys(&*self.$core())
+                self.$core().num_keys()
             }
 
             /// Number of puts, without entities. A rollback to a save point takes back the later
@@ -233,16 +241,14 @@ counts_of!(
     "let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;",
     "Number of keys that it has locked one by one. Costs a look at each lock.",
     core,
-    core_mut,
-    |core: &PessimisticCore| core.locker.num_point_locks() as u64
+    core_mut
 );
 counts_of!(
     OptimisticTransaction,
     "let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;",
     "Number of keys that the commit checks. Ranges do not count.",
     own,
-    own,
-    |own: &Own| own.touched.len() as u64
+    own
 );
 
 impl Transaction {
