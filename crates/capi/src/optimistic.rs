@@ -5,13 +5,14 @@ use crate::backup::{rocksdb_checkpoint_object_create, rocksdb_checkpoint_t};
 use crate::batch::rocksdb_writebatch_t;
 use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
 use crate::db::rocksdb_t;
-use crate::field::{Held, Object};
+use crate::field::{Code, Held, Object, enumeration};
 use crate::maintenance::{rocksdb_property_int, rocksdb_property_value};
-use crate::memory::{answer, attempt, destroy, give, object, path};
+use crate::memory::{answer, attempt, destroy, give, object, object_mut, path};
 use crate::options::rocksdb_options_t;
 use crate::transaction::{Optimistic, begin, rocksdb_transaction_t};
 use crate::write_options::rocksdb_writeoptions_t;
 use crate::writes::rocksdb_write;
+use esker::txn::{OccLockBuckets, OccValidationPolicy, OptimisticTransactionDbOptions};
 use esker::{OptimisticTransactionDb, OptimisticTransactionOptions};
 use libc::{c_char, c_int, c_uchar};
 
@@ -50,11 +51,14 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_with_otxn_db_options(
     options: *const rocksdb_options_t,
-    _otxn_options: *const rocksdb_optimistictransactiondb_options_t,
+    otxn_options: *const rocksdb_optimistictransactiondb_options_t,
     name: *const c_char,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_optimistictransactiondb_t {
-    rocksdb_optimistictransactiondb_open(options, name, errptr)
+    attempt(errptr, std::ptr::null_mut(), || {
+        let (options, otxn_options) = (object(options)?.checked()?, &object(otxn_options)?.options);
+        Ok(give_db(OptimisticTransactionDb::open_opt(&options, otxn_options, path(name)?)?))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -79,7 +83,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_column_families(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_column_families_with_otxn_db_options(
     options: *const rocksdb_options_t,
-    _otxn_options: *const rocksdb_optimistictransactiondb_options_t,
+    otxn_options: *const rocksdb_optimistictransactiondb_options_t,
     name: *const c_char,
     count: c_int,
     names: *const *const c_char,
@@ -87,15 +91,14 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_column_families_wi
     handles: *mut *mut rocksdb_column_family_handle_t,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_optimistictransactiondb_t {
-    rocksdb_optimistictransactiondb_open_column_families(
-        options,
-        name,
-        count,
-        names,
-        family_options,
-        handles,
-        errptr,
-    )
+    attempt(errptr, std::ptr::null_mut(), || {
+        let (options, otxn_options) = (object(options)?.checked()?, &object(otxn_options)?.options);
+        let families = descriptors(count, names, family_options)?;
+        let db =
+            OptimisticTransactionDb::open_cf_opt(&options.db, otxn_options, path(name)?, families.clone())?;
+        put_handles(db.db(), &families, handles)?;
+        Ok(give_db(db))
+    })
 }
 
 /// Closes the database. Transactions may outlive the call; their commits then fail.
@@ -190,12 +193,37 @@ pub unsafe extern "C" fn rocksdb_optimistictransaction_options_destroy(
     destroy(options);
 }
 
-/// Options of a database whose transactions check for conflicts at commit. They have no effect: the
-/// leader of the write queue checks commits, and it needs no locks.
-#[derive(Clone, Debug, Default)]
+/// Options of a database whose transactions check for conflicts at commit. As in RocksDB, new ones
+/// validate in parallel; a database that is opened without such options validates serially.
+#[derive(Clone, Debug)]
 pub struct rocksdb_optimistictransactiondb_options_t {
+    pub(crate) options: OptimisticTransactionDbOptions,
     pub(crate) held: Held,
 }
+
+impl Default for rocksdb_optimistictransactiondb_options_t {
+    fn default() -> Self {
+        let options = OptimisticTransactionDbOptions::default();
+        Self {
+            options: options.validate_policy(OccValidationPolicy::ValidateParallel),
+            held: Held::default(),
+        }
+    }
+}
+
+impl Code for OccValidationPolicy {
+    fn of(code: i64) -> Option<OccValidationPolicy> {
+        match code {
+            0 => Some(OccValidationPolicy::ValidateSerial),
+            1 => Some(OccValidationPolicy::ValidateParallel),
+            _ => None,
+        }
+    }
+    fn code(&self) -> i64 {
+        *self as i64
+    }
+}
+enumeration!(OccValidationPolicy: c_int);
 
 impl Object for rocksdb_optimistictransactiondb_options_t {
     fn held(&mut self) -> Option<&mut Held> {
@@ -218,31 +246,41 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_destroy(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(
-    _options: *mut rocksdb_optimistictransactiondb_options_t,
-    _lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
+    options: *mut rocksdb_optimistictransactiondb_options_t,
+    lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
 ) {
+    answer((), || {
+        let shared = lock_buckets.as_ref().map(|buckets| buckets.buckets.clone());
+        object_mut(options)?.options.shared_lock_buckets = shared;
+        Ok(())
+    });
 }
 
-/// An object without content. In RocksDB it has the locks that commits share; Esker has none.
+/// Mutexes that the commits of several databases share.
 #[derive(Debug)]
 pub struct rocksdb_optimistictransactiondb_lock_buckets_t {
-    _bucket_count: usize,
+    buckets: OccLockBuckets,
 }
+
+/// Most mutexes of one object.
+const MOST_BUCKETS: usize = 1 << 24;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_create(
     bucket_count: usize,
     _cache_aligned: c_uchar,
 ) -> *mut rocksdb_optimistictransactiondb_lock_buckets_t {
-    give(rocksdb_optimistictransactiondb_lock_buckets_t { _bucket_count: bucket_count })
+    answer(std::ptr::null_mut(), || {
+        let count = bucket_count.clamp(1, MOST_BUCKETS) as u32;
+        Ok(give(rocksdb_optimistictransactiondb_lock_buckets_t { buckets: OccLockBuckets::new(count)? }))
+    })
 }
 
-/// Returns the bytes of the object alone, because there are no locks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(
     lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
 ) -> usize {
-    lock_buckets.as_ref().map_or(0, size_of_val)
+    lock_buckets.as_ref().map_or(0, |buckets| buckets.buckets.approximate_memory_usage())
 }
 
 #[unsafe(no_mangle)]

@@ -478,6 +478,45 @@ fn the_batch_of_a_transaction_is_read_through_its_wrapper_and_rebuilt_in_another
 }
 
 #[test]
+fn options_of_an_optimistic_database_choose_how_commits_are_validated() {
+    unsafe {
+        let setup = Setup::new();
+        let options = rocksdb_optimistictransactiondb_options_create();
+        assert_eq!(rocksdb_optimistictransactiondb_options_get_validate_policy(options), 1);
+        assert_eq!(rocksdb_optimistictransactiondb_options_get_occ_lock_buckets(options), 1 << 20);
+        let buckets = rocksdb_optimistictransactiondb_lock_buckets_create(1 << 8, 1);
+        let used = rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(buckets);
+        assert!(used >= 1 << 8, "{used}");
+        rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(options, buckets);
+        rocksdb_optimistictransactiondb_lock_buckets_destroy(buckets);
+        for policy in [1, 0] {
+            rocksdb_optimistictransactiondb_options_set_validate_policy(options, policy);
+            let path = setup.path();
+            let open = rocksdb_optimistictransactiondb_open_with_otxn_db_options;
+            let db = call!(open(setup.options, options, path.as_ptr())).unwrap();
+            let txn_options = rocksdb_optimistictransaction_options_create();
+            let begin = || rocksdb_optimistictransaction_begin(db, setup.write, txn_options, null_mut());
+            let (first, second) = (begin(), begin());
+            put(first, "k", "1").unwrap();
+            put(second, "k", "2").unwrap();
+            commit(second).unwrap();
+            assert!(commit(first).unwrap_err().starts_with("Resource busy"));
+            rocksdb_transaction_destroy(first);
+            rocksdb_transaction_destroy(second);
+            rocksdb_optimistictransaction_options_destroy(txn_options);
+            rocksdb_optimistictransactiondb_close(db);
+        }
+        rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(options, null_mut());
+        rocksdb_optimistictransactiondb_options_set_validate_policy(options, 1);
+        rocksdb_optimistictransactiondb_options_set_occ_lock_buckets(options, 0);
+        let path = setup.path();
+        let open = rocksdb_optimistictransactiondb_open_with_otxn_db_options;
+        assert!(call!(open(setup.options, options, path.as_ptr())).unwrap_err().contains("occ_lock_buckets"));
+        rocksdb_optimistictransactiondb_options_destroy(options);
+    }
+}
+
+#[test]
 fn an_optimistic_commit_fails_if_another_has_written_its_key() {
     unsafe {
         let setup = Setup::new();
