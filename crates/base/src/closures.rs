@@ -1,9 +1,8 @@
-//! Closures as merge operators, compaction filters and comparators.
+//! Closures as merge operators and comparators.
 //!
 //! The database stores the names of operators and comparators. A name must mean the same closure
 //! for as long as the data lives.
 
-use crate::compaction_filter::{CompactionFilter, FilterDecision};
 use crate::comparator::{Comparator, ComparatorRef};
 use crate::merge_operator::{MergeOperator, MergeOperatorRef};
 use std::cmp::Ordering;
@@ -81,42 +80,6 @@ where
     F: Fn(&[u8], Option<&[u8]>, &[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
 {
     Arc::new(AssociativeMergeFn { name: name.into(), merge })
-}
-
-struct FilterFn<F> {
-    name: String,
-    filter: F,
-}
-
-impl<F> CompactionFilter for FilterFn<F>
-where
-    F: Fn(usize, &[u8], &[u8]) -> FilterDecision + Send + Sync,
-{
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
-        (self.filter)(level, key, value)
-    }
-}
-
-/// A compaction filter that calls `filter` with the level, key and value of an entry.
-///
-/// ```
-/// use esker_base::closures::compaction_filter;
-/// use esker_base::compaction_filter::FilterDecision;
-///
-/// let filter = compaction_filter("example.NoDrafts", |_level, _key, value| match value {
-///     [b'd', ..] => FilterDecision::Remove,
-///     _ => FilterDecision::Keep,
-/// });
-/// assert_eq!(filter.filter(0, b"k", b"draft"), FilterDecision::Remove);
-/// ```
-pub fn compaction_filter<F>(name: impl Into<String>, filter: F) -> Arc<dyn CompactionFilter>
-where
-    F: Fn(usize, &[u8], &[u8]) -> FilterDecision + Send + Sync + 'static,
-{
-    Arc::new(FilterFn { name: name.into(), filter })
 }
 
 struct ComparatorFn<F> {

@@ -4,8 +4,8 @@
 //! Esker's crates and may change without notice. Users see the part that `esker` re-exports.
 //!
 //! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]
-//! (encodings, and memory for bytes), [`comparator`], [`prefix`], [`merge_operator`],
-//! [`compaction_filter`] (plug-ins of users), then hashes, statistics and [`sync`].
+//! (encodings, and memory for bytes), [`comparator`], [`prefix`], [`merge_operator`] (plug-ins of
+//! users), then hashes, statistics and [`sync`].
 #![warn(missing_docs)]
 
 pub mod allocations;
@@ -13,7 +13,6 @@ pub mod buffer;
 pub mod bytes;
 pub mod closures;
 pub mod coding;
-pub mod compaction_filter;
 pub mod comparator;
 pub mod crc32c;
 pub mod entry_checksum;

@@ -32,11 +32,25 @@ pub trait TablePropertiesCollector: Send {
         sequence: SequenceNumber,
         file_size: u64,
     ) -> Result<()>;
+    /// Called when a data block ends, after its entries: the block's bytes before compression, and
+    /// as a fast and a slow codec compress them. Both are 0 unless `sample_for_compression` drew
+    /// the block.
+    fn block_add(
+        &mut self,
+        _block_uncompressed_bytes: u64,
+        _block_compressed_bytes_fast: u64,
+        _block_compressed_bytes_slow: u64,
+    ) {
+    }
     /// Called after the last entry.
     /// # Errors
     /// Any error ends the flush or compaction that writes the table.
     fn finish(&mut self) -> Result<UserCollectedProperties> {
         Ok(Vec::new())
+    }
+    /// The collected properties as text, for the LOG and listeners. Called after `finish`.
+    fn readable_properties(&self) -> UserCollectedProperties {
+        Vec::new()
     }
     /// Whether the file is to be compacted as soon as possible. Called after `finish`.
     fn need_compact(&self) -> bool {

@@ -158,6 +158,17 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// Changes the capacity. 0 turns the tier off, any other number on.
     fn set_capacity(&self, bytes: usize);
 
+    /// Lowers the capacity by a number of bytes, at most to 0, until [`inflate`](Self::inflate)
+    /// gives them back. No other call may change the capacity at the same time.
+    fn deflate(&self, decrease: usize) {
+        self.set_capacity(self.capacity().saturating_sub(decrease));
+    }
+
+    /// Gives back what [`deflate`](Self::deflate) took.
+    fn inflate(&self, increase: usize) {
+        self.set_capacity(self.capacity().saturating_add(increase));
+    }
+
     /// Bytes in use.
     fn usage(&self) -> usize;
 

@@ -3,6 +3,7 @@
 use crate::memory::{lend, put};
 use esker::TableProperties;
 use libc::{c_char, c_uchar};
+use std::collections::BTreeMap;
 
 /// The properties of a table. Another object owns this one.
 #[derive(Clone, Debug, Default)]
@@ -11,13 +12,18 @@ pub struct rocksdb_table_properties_t {
     pub properties: TableProperties,
     /// The properties of collectors, as names and values.
     collected: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The same as text.
+    readable: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl rocksdb_table_properties_t {
     pub(crate) fn new(properties: &TableProperties) -> rocksdb_table_properties_t {
-        let collected =
-            properties.user_collected_properties.iter().map(|(name, value)| (name.clone(), value.clone()));
-        rocksdb_table_properties_t { collected: collected.collect(), properties: properties.clone() }
+        let list = |map: &BTreeMap<_, _>| map.clone().into_iter().collect();
+        rocksdb_table_properties_t {
+            collected: list(&properties.user_collected_properties),
+            readable: list(&properties.readable_properties),
+            properties: properties.clone(),
+        }
     }
 }
 
@@ -33,9 +39,6 @@ macro_rules! absent {
 }
 
 absent! {
-    fn rocksdb_table_properties_num_data_blocks_compression_rejected -> u64;
-    fn rocksdb_table_properties_num_data_blocks_compression_bypassed -> u64;
-    fn rocksdb_table_properties_num_uniform_blocks -> u64;
     fn rocksdb_table_properties_oldest_ancestor_time -> u64;
 }
 
@@ -70,16 +73,14 @@ pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_coun
     properties.as_ref().map_or(0, |properties| properties.collected.len())
 }
 
-/// The name or value of the collected property at index `place`; NULL beyond the last property.
+/// The property that `pick` returns, of the properties if there are any; NULL for `None`.
 unsafe fn part(
     properties: *const rocksdb_table_properties_t,
-    place: usize,
     len: *mut usize,
-    part: impl FnOnce(&(Vec<u8>, Vec<u8>)) -> &[u8],
+    pick: impl FnOnce(&rocksdb_table_properties_t) -> Option<&Vec<u8>>,
 ) -> *const c_char {
     put(len, 0);
-    let Some(properties) = properties.as_ref() else { return std::ptr::null() };
-    properties.collected.get(place).map_or(std::ptr::null(), |pair| lend(part(pair), len))
+    properties.as_ref().and_then(pick).map_or(std::ptr::null(), |bytes| lend(bytes, len))
 }
 
 #[unsafe(no_mangle)]
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_key_
     place: usize,
     len: *mut usize,
 ) -> *const c_char {
-    part(properties, place, len, |pair| &pair.0)
+    part(properties, len, |it| it.collected.get(place).map(|pair| &pair.0))
 }
 
 #[unsafe(no_mangle)]
@@ -97,33 +98,31 @@ pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_valu
     place: usize,
     len: *mut usize,
 ) -> *const c_char {
-    part(properties, place, len, |pair| &pair.1)
+    part(properties, len, |it| it.collected.get(place).map(|pair| &pair.1))
 }
 
-/// Number of collected properties in readable form: 0, because Esker's collectors make none.
+/// Number of collected properties in readable form. A table that was opened has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_count(
-    _properties: *const rocksdb_table_properties_t,
+    properties: *const rocksdb_table_properties_t,
 ) -> usize {
-    0
+    properties.as_ref().map_or(0, |properties| properties.readable.len())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_key_at(
-    _properties: *const rocksdb_table_properties_t,
-    _place: usize,
+    properties: *const rocksdb_table_properties_t,
+    place: usize,
     len: *mut usize,
 ) -> *const c_char {
-    put(len, 0);
-    std::ptr::null()
+    part(properties, len, |it| it.readable.get(place).map(|pair| &pair.0))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_value_at(
-    _properties: *const rocksdb_table_properties_t,
-    _place: usize,
+    properties: *const rocksdb_table_properties_t,
+    place: usize,
     len: *mut usize,
 ) -> *const c_char {
-    put(len, 0);
-    std::ptr::null()
+    part(properties, len, |it| it.readable.get(place).map(|pair| &pair.1))
 }

@@ -141,6 +141,7 @@ mod backup;
 mod cf;
 mod checkpoint;
 mod compact;
+pub mod compaction_filter;
 pub mod compat;
 mod db;
 mod deleted_runs;
@@ -190,7 +191,7 @@ pub use db::{
 pub use engine::ScrubState;
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
-    ValueType, compaction_filter, comparator, iostats_context, merge_operator, perf_context, prefix, stats,
+    ValueType, comparator, iostats_context, merge_operator, perf_context, prefix, stats,
     table_properties_collector,
 };
 /// Encryption at rest: a file system for [`options::DbOptions::env`].
@@ -214,7 +215,7 @@ pub use replayer::{ReplayOptions, ReplayedAnswer, ReplayedQuery, Replayer};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
-pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
+pub use sst_file_writer::{ExternalSstFileInfo, PreparedFileInfo, SstFileWriter};
 pub use ttl::{DbWithTtl, TtlIterator};
 pub use txn::{
     IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,

@@ -4,12 +4,14 @@
 //! properties of an ingestible file.
 //! Source: RocksDB `table/sst_file_writer.cc`.
 
+use crate::files::{PendingChecksum, checksummed};
 use crate::options::Options;
 use esker_base::sync::Arc;
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::random;
 use esker_format::key::{self, InternalKeyComparator};
+use esker_format::properties::TableProperties;
 use esker_format::wide_column;
 use esker_table::{TableBuilder, TableBuilderOptions, TableFileInfo};
 use std::cmp::Ordering;
@@ -59,6 +61,7 @@ struct Current {
     owner: ProcessOwner,
     path: PathBuf,
     builder: TableBuilder,
+    checksum: Option<PendingChecksum>,
     info: ExternalSstFileInfo,
 }
 
@@ -86,6 +89,31 @@ pub struct ExternalSstFileInfo {
     pub num_range_del_entries: u64,
     /// Version of the properties that make a file ingestible.
     pub version: u32,
+    /// Checksum of the whole file, for
+    /// [`files_checksums`](crate::IngestExternalFileArg::files_checksums); empty without
+    /// `file_checksum_gen_factory`.
+    pub file_checksum: Vec<u8>,
+    /// Name of the function that made the checksum; `Unknown` without one.
+    pub file_checksum_func_name: String,
+    /// The facts with which an ingestion need not open the file, for
+    /// [`file_infos`](crate::IngestExternalFileArg::file_infos). `None` before the file is
+    /// finished.
+    pub prepared_file_info: Option<Arc<PreparedFileInfo>>,
+}
+
+/// The facts about a file that an ingestion needs, so that it need not open the file. The contents
+/// are opaque. `SstFileWriter::finish` and
+/// [`Db::prepared_file_info`](crate::Db::prepared_file_info) make it;
+/// [`IngestExternalFileArg::file_infos`](crate::IngestExternalFileArg::file_infos) takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PreparedFileInfo {
+    pub(crate) file_size: u64,
+    /// The internal keys of the file's ends; the end of a range deletion has
+    /// [`RANGE_END_SENTINEL`](esker_format::key::RANGE_END_SENTINEL).
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+    /// With the smallest and the largest sequence number, whatever the file has.
+    pub(crate) properties: TableProperties,
 }
 
 esker_base::debug_with_text!(ExternalSstFileInfo {
@@ -99,6 +127,9 @@ esker_base::debug_with_text!(ExternalSstFileInfo {
     num_entries,
     num_range_del_entries,
     version,
+    text file_checksum,
+    file_checksum_func_name,
+    prepared_file_info,
 });
 
 impl SstFileWriter {
@@ -113,6 +144,11 @@ impl SstFileWriter {
             current: None,
             finished_bytes: 0,
         }
+    }
+
+    /// Whether an `SstFileWriter`, of Esker or RocksDB, made the table with these properties.
+    pub fn created_by_sst_file_writer(properties: &TableProperties) -> bool {
+        properties.external_sst_file_version.is_some()
     }
 
     /// Begins a table in a new file, which replaces a file of the same name. If the replaced file
@@ -152,13 +188,15 @@ impl SstFileWriter {
         options.file_creation_time = env.clock.now_seconds();
         options.creation_time = options.file_creation_time;
         options.is_external_file = true;
+        let factory = self.options.db.file_checksum_gen_factory.as_ref();
+        let (file, checksum) = checksummed(factory, &path, file);
         let builder = TableBuilder::new(options, file)?;
         let info = ExternalSstFileInfo {
             file_path: path.clone(),
             version: VERSION,
             ..ExternalSstFileInfo::default()
         };
-        self.current = Some(Current { owner: ProcessOwner::here(), path, builder, info });
+        self.current = Some(Current { owner: ProcessOwner::here(), path, builder, checksum, info });
         Ok(())
     }
 
@@ -291,7 +329,7 @@ impl SstFileWriter {
         match finished {
             Ok(made) => {
                 self.finished_bytes = made.file_size;
-                Ok(ExternalSstFileInfo { file_size: made.file_size, ..current.info })
+                Ok(describe(made, current.checksum, current.info))
             }
             Err(e) => {
                 // Return the first error.
@@ -299,6 +337,32 @@ impl SstFileWriter {
                 Err(e)
             }
         }
+    }
+}
+
+/// Completes the description of a finished table.
+fn describe(
+    made: TableFileInfo,
+    checksum: Option<PendingChecksum>,
+    info: ExternalSstFileInfo,
+) -> ExternalSstFileInfo {
+    let unknown = || (Vec::new(), "Unknown".to_owned());
+    let (file_checksum, file_checksum_func_name) = checksum.map_or_else(unknown, PendingChecksum::finish);
+    let mut properties = made.properties;
+    properties.key_smallest_seqno = Some(made.smallest_seqno.0);
+    properties.key_largest_seqno = Some(made.largest_seqno.0);
+    let prepared = PreparedFileInfo {
+        file_size: made.file_size,
+        smallest: made.smallest,
+        largest: made.largest,
+        properties,
+    };
+    ExternalSstFileInfo {
+        file_size: made.file_size,
+        file_checksum,
+        file_checksum_func_name,
+        prepared_file_info: Some(Arc::new(prepared)),
+        ..info
     }
 }
 

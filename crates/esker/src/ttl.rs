@@ -9,13 +9,13 @@
 //! Source: RocksDB `utilities/ttl/db_ttl_impl.h`.
 
 use crate::builtin;
+use crate::compaction_filter::{
+    BeforeTtl, CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,
+};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{ColumnFamilyOptions, CompactionFilterRef, DbOptions, ReadOptions, WriteOptions};
 use crate::scan::entries::sealed;
 use crate::scan::{DbIterator, Entries, EntryCursor, KeyValue};
-use esker_base::compaction_filter::{
-    BeforeTtl, CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,
-};
 use esker_base::sync::atomic::AtomicI32;
 use esker_base::sync::atomic::Ordering::Relaxed;
 use esker_base::sync::{Arc, Mutex};

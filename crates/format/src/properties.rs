@@ -79,6 +79,13 @@ pub struct TableProperties {
     pub raw_value_size: u64,
     /// Data blocks. 0 in some tables of RocksDB 11 that have them.
     pub num_data_blocks: u64,
+    /// Data blocks that are stored as they are, because compression would save too little
+    /// (RocksDB 11).
+    pub num_data_blocks_compression_rejected: u64,
+    /// Data blocks that are stored as they are, because the table has no codec (RocksDB 11).
+    pub num_data_blocks_compression_bypassed: u64,
+    /// Index blocks that are marked as having evenly spread keys (RocksDB 11). Esker marks none.
+    pub num_uniform_blocks: u64,
     /// Point entries and range tombstones.
     pub num_entries: u64,
     /// Entries of the filter.
@@ -170,6 +177,9 @@ pub struct TableProperties {
     pub udi_is_primary_index: bool,
     /// All other properties, written by the user's property collectors.
     pub user_collected_properties: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The collectors' properties as text. No file has them: they are known to the LOG and to
+    /// listeners when the table is made.
+    pub readable_properties: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// `column_family_id` of a table made for no family in particular.
@@ -237,6 +247,9 @@ impl TableProperties {
             b"raw.key.size" => set(&mut self.raw_key_size),
             b"raw.value.size" => set(&mut self.raw_value_size),
             b"num.data.blocks" => set(&mut self.num_data_blocks),
+            b"num.data.blocks.compression.rejected" => set(&mut self.num_data_blocks_compression_rejected),
+            b"num.data.blocks.compression.bypassed" => set(&mut self.num_data_blocks_compression_bypassed),
+            b"num.uniform.blocks" => set(&mut self.num_uniform_blocks),
             b"num.entries" => set(&mut self.num_entries),
             b"num.filter_entries" => set(&mut self.num_filter_entries),
             b"deleted.keys" => set(&mut self.num_deletions),
@@ -362,7 +375,7 @@ impl TableProperties {
     }
 
     /// Numbers that are written unless they are 0.
-    fn optional_numbers(&self) -> [(&'static str, u64); 11] {
+    fn optional_numbers(&self) -> [(&'static str, u64); 14] {
         [
             ("newest.key.time", self.newest_key_time),
             ("file.creation.time", self.file_creation_time),
@@ -370,6 +383,9 @@ impl TableProperties {
             ("top-level.index.size", self.top_level_index_size),
             ("sample_for_compression.slow.data.size", self.slow_compression_estimated_data_size),
             ("sample_for_compression.fast.data.size", self.fast_compression_estimated_data_size),
+            ("num.data.blocks.compression.rejected", self.num_data_blocks_compression_rejected),
+            ("num.data.blocks.compression.bypassed", self.num_data_blocks_compression_bypassed),
+            ("num.uniform.blocks", self.num_uniform_blocks),
             ("tail.start.offset", self.tail_start_offset),
             ("data.block.restart.interval", self.data_block_restart_interval),
             ("index.block.restart.interval", self.index_block_restart_interval),

@@ -25,7 +25,7 @@ mod writer;
 use crate::crash::env_over;
 use crate::model::families::ModelFamilySpec;
 use crate::model::settings::ModelSettings;
-use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker::internals::base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, thread};
 use esker::internals::env::mem::MemFs;

@@ -58,4 +58,4 @@ pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
 pub use table_cache::{ReadLatencies, TableCache, TableCacheOptions, TableFile};
-pub use writer::{TableBuilder, TableFileInfo};
+pub use writer::{EndedBlock, TableBuilder, TableFileInfo};

@@ -43,7 +43,8 @@ use esker_format::trailer::{BlockGuard, TRAILER_BYTES};
 use esker_format::unique_id::unique_id;
 use filter::{FinishedFilter, TableFilterBuilder};
 use index::TableIndex;
-use sampling::CompressionSampler;
+pub use sampling::EndedBlock;
+use sampling::{CompressionSampler, block_ended};
 use sink::BlockSink;
 
 /// Size of the largest block: offsets within a block have 32 bits.
@@ -91,6 +92,8 @@ pub struct TableBuilder {
     dictionary: Vec<u8>,
     /// Compresses samples of the data blocks, for estimates.
     sampler: Option<CompressionSampler>,
+    /// Data blocks that have ended since the caller took the list, if it asked for them.
+    ended_blocks: Option<Vec<EndedBlock>>,
     /// Data blocks that wait for the dictionary.
     waiting: Option<WaitingBlocks>,
     index: TableIndex,
@@ -157,6 +160,7 @@ impl TableBuilder {
             dictionary_compressor: None,
             dictionary: Vec::new(),
             sampler: CompressionSampler::new(options.sample_for_compression, options.orig_file_number.0)?,
+            ended_blocks: None,
             waiting: WaitingBlocks::new(&options)?,
             index: TableIndex::new(&options),
             first_key: Vec::new(),
@@ -385,9 +389,7 @@ impl TableBuilder {
         if let Some(waiting) = &mut self.waiting {
             let (first_key, last_key) = (self.first_key.clone(), self.data.last_key().to_vec());
             let contents = self.data.finish().to_vec();
-            if let Some(sampler) = &mut self.sampler {
-                sampler.block(&contents)?;
-            }
+            block_ended(&mut self.sampler, &mut self.ended_blocks, &contents)?;
             waiting.push(WaitingBlock { contents, first_key, last_key });
             self.data.reset();
             return Ok(());
@@ -395,9 +397,7 @@ impl TableBuilder {
         self.charge_filter(0);
         let compressor = self.dictionary_compressor.as_mut().unwrap_or(&mut self.compressor);
         let contents = self.data.finish_mut();
-        if let Some(sampler) = &mut self.sampler {
-            sampler.block(contents)?;
-        }
+        block_ended(&mut self.sampler, &mut self.ended_blocks, contents)?;
         let for_cache = self.warmer.as_ref().map(|_| contents.clone());
         let (handle, follows_gap) = self.sink.write_data(compressor, contents)?;
         self.warm_data(handle, for_cache);
@@ -503,6 +503,10 @@ impl TableBuilder {
             // These properties are new: RocksDB 7.8 does not write them.
             self.properties.key_smallest_seqno = self.seqnos.map(|(low, _)| low);
             self.properties.key_largest_seqno = Some(self.seqnos.map_or(0, |(_, high)| high));
+            let blocks = self.properties.num_data_blocks;
+            let bypassed = if compression == CompressionType::None { blocks } else { 0 };
+            self.properties.num_data_blocks_compression_bypassed = bypassed;
+            self.properties.num_data_blocks_compression_rejected = self.sink.rejected;
         }
         if format_version >= 8 {
             self.properties.uncompressed_data_size = self.sink.uncompressed_data;
@@ -674,9 +678,36 @@ impl TableBuilder {
         self.sink.offset
     }
 
+    /// From now on, keeps the sizes of data blocks, for
+    /// [`take_ended_blocks`](Self::take_ended_blocks).
+    pub fn keep_ended_blocks(&mut self) {
+        self.ended_blocks = Some(Vec::new());
+    }
+
+    /// The data blocks that have ended since the last call, in order.
+    pub fn take_ended_blocks(&mut self) -> Vec<EndedBlock> {
+        self.ended_blocks.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Ends the current data block, so that its size is known before `finish`.
+    /// # Errors
+    /// `IoError`, or the first error of any call. After an error the table cannot be finished.
+    pub fn end_data_block(&mut self) -> Result<()> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
+        self.flush_data_block().inspect_err(|e| self.failed = Some(e.clone()))
+    }
+
     /// Adds the properties that the collectors with these names have collected. Must be called
     /// before `finish`.
-    pub fn add_collected(&mut self, names: &[&str], properties: Vec<(Vec<u8>, Vec<u8>)>) {
+    pub fn add_collected(
+        &mut self,
+        names: &[&str],
+        properties: Vec<(Vec<u8>, Vec<u8>)>,
+        readable: Vec<(Vec<u8>, Vec<u8>)>,
+    ) {
+        self.properties.readable_properties.extend(readable);
         self.properties.property_collectors_names = format!("[{}]", names.join(","));
         self.properties.user_collected_properties.extend(properties);
     }

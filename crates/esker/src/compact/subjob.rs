@@ -7,6 +7,9 @@ use super::output::{Outputs, ProgressLog};
 use super::placement::Placement;
 use super::remote::{ResumePoint, Resumption};
 use crate::cf::ColumnFamily;
+use crate::compaction_filter::{
+    CompactionFilter, CompactionFilterContext, EntityColumns, FilterDecision, TableFileCreationReason,
+};
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::files::OutputContext;
 use crate::files::open_table::open_at_pace;
@@ -24,9 +27,6 @@ use crate::picker::score::scores;
 use crate::picker::{CompactionPlan, CompactionReason, PickerOptions, RunningCompactions};
 use crate::snapshot::SectionsForJob;
 use crate::version::{FileMeta, Version};
-use esker_base::compaction_filter::{
-    CompactionFilter, CompactionFilterContext, EntityColumns, FilterDecision, TableFileCreationReason,
-};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber, Severity};
@@ -36,11 +36,14 @@ use esker_format::compression::CompressionType;
 use esker_format::cursor::InternalIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key;
+use esker_format::properties::TableProperties;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::trace::TableReaderCaller;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_table::trace::called_by;
-use esker_table::{ReadPace, TableCache, TableReadOptions, TableReader};
+use esker_table::{ReadPace, TableCache, TableFile, TableReadOptions, TableReader};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// State shared by all subcompactions of a job.
 pub(super) struct SubjobContext<'a> {
@@ -385,7 +388,20 @@ fn make_filter(context: &SubjobContext<'_>) -> Option<Box<dyn CompactionFilter>>
         column_family_id: context.cf.id,
         reason,
         input_start_level: Some(context.plan.start_level),
+        input_table_properties: Arc::new(properties_of_inputs(context).unwrap_or_default()),
     })
+}
+
+/// The properties of the compaction's inputs. The compaction opens the tables anyway; `None` if one
+/// cannot be opened.
+fn properties_of_inputs(context: &SubjobContext<'_>) -> Option<BTreeMap<PathBuf, TableProperties>> {
+    let tables = &context.cf.tables;
+    let of = |(level, file): (usize, &Arc<FileMeta>)| {
+        let meta = file.data();
+        let reader = tables.reader(&TableFile { meta, level: Some(level) }).ok()?;
+        Some((tables.paths().table(meta.path_id, meta.number), reader.properties().clone()))
+    };
+    context.plan.input_files().map(of).collect()
 }
 
 /// A filter that the user shares between compactions.

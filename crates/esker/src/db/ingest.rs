@@ -3,9 +3,11 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{Engine, UnderWay};
 use crate::ingest::{FamilyFiles, Ingestion, ingest};
-use crate::options::{IngestExternalFileOptions, RangeOpt};
+use crate::options::{IngestExternalFileOptions, RangeOpt, Temperature};
+use crate::sst_file_writer::PreparedFileInfo;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, Result};
+use esker_table::TableFile;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,14 @@ pub struct IngestExternalFileArg<'a> {
     pub files_checksums: Vec<Vec<u8>>,
     /// Names of the functions that made the checksums, one for each.
     pub files_checksum_func_names: Vec<String>,
+    /// The temperature that the files have. The MANIFEST gets it for files that are linked or
+    /// moved; copies get `default_write_temperature` or `last_level_temperature`. Default
+    /// `Unknown`.
+    pub file_temperature: Temperature,
+    /// Facts about the files, none or one for each: the call does not open a file to learn them.
+    /// It believes them, so they must be about this file. A file is opened nevertheless with
+    /// `verify_checksums_before_ingest`, and in a family with timestamps. Default: none.
+    pub file_infos: Vec<Arc<PreparedFileInfo>>,
     /// The keys that the files replace: all of the range `[start, limit]`, both ends included, or,
     /// without ends, all keys of the family. RocksDB's `atomic_replace_range`. Default `None`.
     ///
@@ -39,6 +49,8 @@ impl<'a> IngestExternalFileArg<'a> {
             external_files,
             files_checksums: Vec::new(),
             files_checksum_func_names: Vec::new(),
+            file_temperature: Temperature::Unknown,
+            file_infos: Vec::new(),
             atomic_replace_range: None,
         }
     }
@@ -200,6 +212,57 @@ impl Db {
         ingest(engine, &self.inner.write_path, &families, options)
     }
 
+    /// The facts about a live table with which another database can ingest it unopened, by
+    /// [`IngestExternalFileArg::file_infos`] and `allow_db_generated_files`. `path` is that of the
+    /// table in this database. The first call for a table may open it. RocksDB's
+    /// `GetPreparedFileInfoForExternalSstIngestion`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// # let other = esker::Db::open_default(dir.join("other"))?;
+    /// use esker::{IngestExternalFileArg, IngestExternalFileOptions};
+    ///
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// let file = db.live_files().remove(0).file;
+    /// let path = file.directory.join(file.relative_filename);
+    /// let family = other.default_column_family();
+    /// let mut arg = IngestExternalFileArg::new(&family, vec![path.clone()]);
+    /// arg.file_infos = vec![db.prepared_file_info(&path)?];
+    /// let options = IngestExternalFileOptions::default().allow_db_generated_files(true);
+    /// other.ingest_external_files(&options, &[arg])?;
+    /// assert!(other.contains_key("a")?);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `NotFound`: no live table has this path · `NotSupported`: the table has values in blob files
+    /// · the error of opening it.
+    pub fn prepared_file_info(&self, path: impl AsRef<Path>) -> Result<Arc<PreparedFileInfo>> {
+        let path = path.as_ref();
+        for cf in self.engine().families.all() {
+            let version = cf.super_version.load_full().version.clone();
+            for (level, file) in version.all_files() {
+                let meta = file.data();
+                if cf.tables.paths().table(meta.path_id, meta.number) != path {
+                    continue;
+                }
+                if meta.oldest_blob_file_number.is_some() {
+                    let what = "ingestion of a table with values in blob files";
+                    return Err(Error::not_supported(what).at(path.display()));
+                }
+                let reader = cf.tables.reader(&TableFile { meta, level: Some(level) })?;
+                let mut properties = reader.properties().clone();
+                properties.key_smallest_seqno = Some(meta.smallest_seqno.0);
+                properties.key_largest_seqno = Some(meta.largest_seqno.0);
+                let (smallest, largest) = (meta.smallest.clone(), meta.largest.clone());
+                let file_size = meta.file_size;
+                return Ok(Arc::new(PreparedFileInfo { file_size, smallest, largest, properties }));
+            }
+        }
+        Err(Error::not_found("no live table has this path").at(path.display()))
+    }
+
     /// Prepares an ingestion: checks the files, copies or links them, and makes them durable. The
     /// database's contents stay as they are until the handle is committed, which then takes a short
     /// time. RocksDB's `PrepareFileIngestion`.
@@ -311,6 +374,10 @@ impl Db {
             if arg.external_files.is_empty() {
                 return Err(Error::invalid_argument("external file list is empty"));
             }
+            if !arg.file_infos.is_empty() && arg.file_infos.len() != arg.external_files.len() {
+                let what = format!("file_infos[{i}] size must match external_files[{i}] size");
+                return Err(Error::invalid_argument(what));
+            }
             if options.ingest_behind {
                 check_behind(arg)?;
             }
@@ -325,6 +392,8 @@ impl Db {
             files: &arg.external_files,
             checksums: &arg.files_checksums,
             checksum_func_names: &arg.files_checksum_func_names,
+            temperature: arg.file_temperature,
+            infos: &arg.file_infos,
             replaced: arg.atomic_replace_range,
         };
         Ok(args.iter().map(of_family).collect())

@@ -76,6 +76,31 @@ impl Db {
         output.take_values()
     }
 
+    /// Gives the results of [`Db::multi_get_cf`] to `callback`, once. The reads end before the call
+    /// returns, and `callback` runs on the caller's thread, as in RocksDB 11.8. RocksDB's
+    /// `MultiGetAsync`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("a", "1")?;
+    /// let (family, mut found) = (db.default_column_family(), 0);
+    /// let keys: [(_, &[u8]); 2] = [(&family, b"a"), (&family, b"b")];
+    /// db.multi_get_async(&Default::default(), &keys, |values| {
+    ///     found = values.iter().filter(|value| matches!(value, Ok(Some(_)))).count();
+    /// });
+    /// assert_eq!(found, 1);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn multi_get_async(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, &[u8])],
+        callback: impl FnOnce(Vec<Result<Option<PinnedBytes>>>),
+    ) {
+        callback(self.multi_get_cf(options, keys));
+    }
+
     /// The values of `keys` in `family`, lent by `output`, which drops its former contents. The
     /// results are those of [`Db::multi_get_opt`]; values that are not pinned cost no reference
     /// count.

@@ -532,7 +532,7 @@ fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> TableP
 }
 
 /// The properties that are added up, with RocksDB's names for them in the map.
-fn summed(p: &mut TableProperties) -> [(&'static str, &mut u64); 15] {
+fn summed(p: &mut TableProperties) -> [(&'static str, &mut u64); 18] {
     [
         ("data_size", &mut p.data_size),
         ("index_size", &mut p.index_size),
@@ -542,6 +542,9 @@ fn summed(p: &mut TableProperties) -> [(&'static str, &mut u64); 15] {
         ("raw_key_size", &mut p.raw_key_size),
         ("raw_value_size", &mut p.raw_value_size),
         ("num_data_blocks", &mut p.num_data_blocks),
+        ("num_data_blocks_compression_rejected", &mut p.num_data_blocks_compression_rejected),
+        ("num_data_blocks_compression_bypassed", &mut p.num_data_blocks_compression_bypassed),
+        ("num_uniform_blocks", &mut p.num_uniform_blocks),
         ("num_entries", &mut p.num_entries),
         ("num_deletions", &mut p.num_deletions),
         ("num_merge_operands", &mut p.num_merge_operands),

@@ -63,6 +63,29 @@ impl Db {
         Ok(self.get_pinned_opt(options, family, key)?.map(|value| value.to_vec()))
     }
 
+    /// Gives the value of `key` in `family` to `callback`, once. The read ends before the call
+    /// returns, and `callback` runs on the caller's thread, as in RocksDB 11.8. RocksDB's
+    /// `GetAsync`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// let (family, mut found) = (db.default_column_family(), None);
+    /// db.get_async(&Default::default(), &family, "esker", |value| found = value.ok().flatten());
+    /// assert_eq!(found.as_deref(), Some(&b"gravel"[..]));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn get_async(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        callback: impl FnOnce(Result<Option<PinnedBytes>>),
+    ) {
+        callback(self.get_pinned_opt(options, family, key));
+    }
+
     /// The value of `key` in the default family, without copying it.
     ///
     /// ```

@@ -37,13 +37,15 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
 }
 
 /// [`link_or_copy`], which also syncs a linked file: its writer may not have done so. The name is
-/// durable after a sync of the directory.
+/// durable after a sync of the directory. Returns whether the file was linked.
 /// # Errors
 /// Errors of [`link_or_copy`].
-pub(crate) fn link_or_copy_synced(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn link_or_copy_synced(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
     match fs.link_file(from, to) {
-        Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
-        linked => linked.and_then(|()| sync_file(fs, to)),
+        Err(e) if e.kind() == ErrorKind::NotSupported => {
+            copy_file(fs, from, to, fs.file_size(from)?).map(|()| false)
+        }
+        linked => linked.and_then(|()| sync_file(fs, to)).map(|()| true),
     }
 }
 

@@ -23,7 +23,9 @@ pub(crate) use copy::{
 pub(crate) use directories::{
     LOST, check_ours, is_data_file, move_to_lost, names_if_there, other_directories, take_directories,
 };
-pub(crate) use file_checksum::{ChecksumReads, FileChecksum, checksum_of_file, hex, verify_file_checksum};
+pub(crate) use file_checksum::{
+    ChecksumReads, FileChecksum, PendingChecksum, checksum_of_file, checksummed, hex, verify_file_checksum,
+};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
 pub(crate) use on_demand::OnDemandFileSystem;
 pub(crate) use row_cache::{NewRow, Row, RowCache, RowKey};

@@ -297,7 +297,11 @@ impl TableOutput {
         let factory = context.options.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
         let now = context.env.clock.now_seconds();
-        let builder = TableBuilder::new(builder_options(context, table, now), file)?;
+        let mut builder = TableBuilder::new(builder_options(context, table, now), file)?;
+        let collectors = collectors(context, table);
+        if !collectors.is_empty() {
+            builder.keep_ended_blocks();
+        }
         let size = context.icmp.timestamp_size();
         let dropped = size > 0 && !context.family_options.persist_user_defined_timestamps;
         Ok(TableOutput {
@@ -312,7 +316,7 @@ impl TableOutput {
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
             written: context.verification().entries.then(WrittenFile::default),
             checksum,
-            collectors: collectors(context, table),
+            collectors,
             older_versions: 0,
             salvaged_from: None,
         })
@@ -328,11 +332,20 @@ impl TableOutput {
         self.salvaged_from = Some(number);
     }
 
-    /// Shows an entry to the collectors.
+    /// Shows the data blocks that have ended to the collectors.
+    fn show_ended_blocks(&mut self) {
+        for block in self.builder.take_ended_blocks() {
+            self.collectors.iter_mut().for_each(|c| c.block_add(block.uncompressed, block.fast, block.slow));
+        }
+    }
+
+    /// Shows an entry that the table has got to the collectors, and before it the data block that
+    /// it ended.
     /// # Errors
     /// Theirs.
     #[cold]
     fn collect(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        self.show_ended_blocks();
         let Some(value_type) = type_of(internal_key) else { return Ok(()) };
         let sequence = SequenceNumber(key::trailer(internal_key) >> 8);
         let file_size = self.builder.file_size();
@@ -350,11 +363,17 @@ impl TableOutput {
         let mut properties = vec![(OLDER_VERSIONS.into(), older_versions.into_bytes())];
         let from = self.salvaged_from.map(|number| (SALVAGED_FROM.into(), number.0.to_string().into_bytes()));
         properties.extend(from);
+        if !self.collectors.is_empty() {
+            self.builder.end_data_block()?;
+            self.show_ended_blocks();
+        }
+        let mut readable = Vec::new();
         for collector in &mut self.collectors {
             properties.extend(collector.finish()?);
+            readable.extend(collector.readable_properties());
         }
         let names: Vec<&str> = self.collectors.iter().map(|collector| collector.name()).collect();
-        self.builder.add_collected(&names, properties);
+        self.builder.add_collected(&names, properties, readable);
         Ok(self.collectors.iter().any(|collector| collector.need_compact()))
     }
 
@@ -371,9 +390,15 @@ impl TableOutput {
         {
             self.note_contents(value_type, value)?;
         }
+        self.add_point(internal_key, value)?;
         if !self.collectors.is_empty() {
             self.collect(internal_key, value)?;
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn add_point(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if self.timestamps.size > 0 {
             let timestamps = &mut self.timestamps;
             internal_key.clone_into(&mut timestamps.last_point);
@@ -405,9 +430,14 @@ impl TableOutput {
     /// Those of [`TableOutput::add`].
     pub(crate) fn add_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
         let begin = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
+        self.store_tombstone(&begin, tombstone)?;
         if !self.collectors.is_empty() {
             self.collect(&begin, &tombstone.end)?;
         }
+        Ok(())
+    }
+
+    fn store_tombstone(&mut self, begin: &[u8], tombstone: &RangeTombstone) -> Result<()> {
         let timestamps = &mut self.timestamps;
         if timestamps.size > 0 {
             let bound = Timestamps::as_bound(&self.icmp, &tombstone.end);
@@ -416,13 +446,13 @@ impl TableOutput {
                 timestamps.last_end = Some(bound);
             }
             if timestamps.dropped {
-                let plain = Timestamps::without(&mut timestamps.scratch, &begin, timestamps.size);
+                let plain = Timestamps::without(&mut timestamps.scratch, begin, timestamps.size);
                 let end = &tombstone.end[..tombstone.end.len().saturating_sub(timestamps.size)];
                 return store(&mut self.builder, &mut self.written, plain, end);
             }
             timestamps.note(&tombstone.start, &self.icmp);
         }
-        store(&mut self.builder, &mut self.written, &begin, &tombstone.end)
+        store(&mut self.builder, &mut self.written, begin, &tombstone.end)
     }
 
     /// About the file's bytes if it ended here.
@@ -686,6 +716,7 @@ fn report_created(
             brief: brief(context, file_number),
             file_size: result.as_ref().map_or(0, |(meta, _)| meta.file_size),
             num_entries: result.as_ref().map_or(0, |(_, info)| info.num_entries),
+            table_properties: result.as_ref().map(|(_, info)| info.properties.clone()).unwrap_or_default(),
             status: result.as_ref().map(|_| ()).map_err(Clone::clone),
         });
     }

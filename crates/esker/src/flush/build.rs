@@ -6,6 +6,7 @@
 
 mod published;
 
+use crate::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
 use crate::merge::call_times::timed_filter;
@@ -16,7 +17,6 @@ use crate::observe::TableFileCreationReason;
 use crate::options::Feature;
 use crate::snapshot::SectionsForJob;
 use crate::version::Numbers;
-use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
@@ -144,6 +144,7 @@ impl BuildTable<'_> {
             column_family_id: context.column_family,
             reason,
             input_start_level: None,
+            input_table_properties: Arc::default(),
         })
     }
 

@@ -33,8 +33,9 @@ pub(crate) use import::Import;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, UnderWay, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
-use crate::options::{IngestExternalFileOptions, RangeOpt};
+use crate::options::{IngestExternalFileOptions, RangeOpt, Temperature};
 use crate::picker::RunningId;
+use crate::sst_file_writer::PreparedFileInfo;
 use crate::version::LogOptions;
 use crate::write::{Leader, WritePath};
 use esker_base::stats::Histogram;
@@ -54,6 +55,10 @@ pub(crate) struct FamilyFiles<'a> {
     pub(crate) files: &'a [PathBuf],
     pub(crate) checksums: &'a [Vec<u8>],
     pub(crate) checksum_func_names: &'a [String],
+    /// The temperature that the files have.
+    pub(crate) temperature: Temperature,
+    /// The facts about each file that spare its opening; or none.
+    pub(crate) infos: &'a [Arc<PreparedFileInfo>],
     /// The keys that the files replace.
     pub(crate) replaced: Option<RangeOpt<'a>>,
 }
@@ -106,9 +111,9 @@ impl Ingestion {
         for family in families {
             let family_options = family.cf.super_version.load_full().options.clone();
             let first = prepared.files.len();
-            for path in family.files {
+            for i in 0..family.files.len() {
                 engine.check_open()?;
-                prepared.files.push(PreparedFile::new(engine, family.cf, &family_options, path, options)?);
+                prepared.files.push(PreparedFile::new(engine, family, i, &family_options, options)?);
             }
             if let Some(range) = family.replaced {
                 let replaced = ReplacedRange::new(family.cf, range, options)?;

@@ -77,7 +77,8 @@ pub(super) fn plan(
             false => family.epochs.fetch_add(1, Ordering::Relaxed),
         };
         let mut metadata = file.metadata(sequence, epoch_number, now);
-        if !file.options.move_files && !file.options.link_files {
+        metadata.temperature = file.temperature as u8;
+        if !file.is_linked {
             // RocksDB knows the level of a copy only if it must be the last one.
             let is_known = file.options.fail_if_not_bottommost_level || file.options.ingest_behind;
             let level = if is_known { at.level } else { 0 };

@@ -17,16 +17,19 @@ use crate::ingest::place::FileKeys;
 use crate::observe::ExternalFileIngestionInfo;
 use crate::options::{
     ColumnFamilyOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, IngestExternalFileOptions,
+    Temperature,
 };
+use crate::sst_file_writer::PreparedFileInfo;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
+use esker_format::properties::TableProperties;
 use esker_format::range_del::RangeTombstone;
 use esker_format::unique_id::unique_id;
 use esker_format::version_edit::FileMetaData;
 use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A file that the MANIFEST can name.
 #[derive(Debug)]
@@ -44,6 +47,9 @@ pub(super) struct PreparedFile {
     checksum: Option<FileChecksum>,
     pub(super) file_size: u64,
     pub(super) num_entries: u64,
+    /// Whether the file is a link to its source, and the temperature of the source.
+    pub(super) is_linked: bool,
+    pub(super) temperature: Temperature,
     /// Whether the file deletes keys or ranges: these may make compactions worthwhile.
     has_deletions: bool,
     /// The sequence number and (`level`) the level that the file gets.
@@ -91,19 +97,51 @@ struct Contents {
     seqnos: Option<(SequenceNumber, SequenceNumber)>,
 }
 
+impl PreparedFileInfo {
+    /// The keys and sequence numbers of the file, if the options allow it in.
+    fn contents(
+        &self,
+        icmp: &InternalKeyComparator,
+        options: &IngestExternalFileOptions,
+    ) -> Result<Contents> {
+        check_properties(&self.properties, icmp, options)?;
+        let of = |internal_key: &[u8]| -> Result<Entry> {
+            if key::trailer(internal_key) == RANGE_END_SENTINEL {
+                let end = key::user_key(internal_key).to_vec();
+                return Ok((end, (SequenceNumber::MAX, ValueType::RangeDeletion)));
+            }
+            let parsed = ParsedInternalKey::parse(internal_key)?;
+            Ok((parsed.user_key.to_vec(), (parsed.sequence, parsed.value_type)))
+        };
+        let (smallest, largest) = (of(&self.smallest)?, of(&self.largest)?);
+        let p = &self.properties;
+        let seqnos = match (p.key_smallest_seqno, p.key_largest_seqno) {
+            _ if !options.allow_db_generated_files => None,
+            (Some(low), Some(high)) => Some((SequenceNumber(low), SequenceNumber(high))),
+            _ => return Err(Error::corruption("Unknown largest seqno for db generated file.")),
+        };
+        check_seqnos(seqnos)?;
+        let exclusive = key::trailer(&self.largest) == RANGE_END_SENTINEL;
+        let span = FileKeys { smallest: smallest.0, largest: largest.0, exclusive };
+        Ok(Contents { span, smallest: smallest.1, largest: largest.1, seqnos })
+    }
+}
+
 impl PreparedFile {
-    /// Opens and checks the file, and links or copies it into the directory.
+    /// Checks file `i` of the family, and links or copies it into the directory. Opens the file
+    /// unless the caller gave the facts about it.
     /// # Errors
     /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator ·
     /// `Corruption` · `NotSupported`: it cannot be moved, and must not be copied, or a database's
     /// table has values in blob files · `IoError`.
     pub(super) fn new(
         engine: &Arc<Engine>,
-        cf: &Arc<ColumnFamily>,
+        family: &FamilyFiles<'_>,
+        i: usize,
         family_options: &ColumnFamilyOptions,
-        source: &Path,
         options: &IngestExternalFileOptions,
     ) -> Result<PreparedFile> {
+        let (cf, source) = (family.cf, family.files[i].as_path());
         let fs = engine.fs().as_ref();
         if !family_options.persist_user_defined_timestamps {
             // The family's tables have no timestamps, so all versions of a key in the file would
@@ -111,16 +149,26 @@ impl PreparedFile {
             let what = "ingestion into a column family with persist_user_defined_timestamps=false";
             return Err(Error::not_supported(what));
         }
-        let file_size = fs.file_size(source)?;
-        let table_options = Arc::new(family_options.table.clone());
-        let mut reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
-        reader_options.merge_operator.clone_from(&family_options.merge_operator);
-        let reader = TableReader::open(
-            fs.open_random_access(source, engine.options.use_direct_reads)?,
-            reader_options,
-        )?;
-        let contents = check(&reader, &cf.icmp, options).map_err(|e| e.at(source.display()))?;
-        let properties = reader.properties();
+        // The bounds of range deletions in a family with timestamps come from the file.
+        let must_open = options.verify_checksums_before_ingest || cf.icmp.timestamp_size() > 0;
+        let (reader, contents);
+        let (file_size, properties) = match family.infos.get(i).filter(|_| !must_open) {
+            Some(info) => {
+                contents = info.contents(&cf.icmp, options);
+                (info.file_size, &info.properties)
+            }
+            None => {
+                let file_size = fs.file_size(source)?;
+                let table_options = Arc::new(family_options.table.clone());
+                let mut reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
+                reader_options.merge_operator.clone_from(&family_options.merge_operator);
+                let file = fs.open_random_access(source, engine.options.use_direct_reads)?;
+                reader = TableReader::open(file, reader_options)?;
+                contents = check(&reader, &cf.icmp, options);
+                (file_size, reader.properties())
+            }
+        };
+        let contents = contents.map_err(|e| e.at(source.display()))?;
         let mut prepared = PreparedFile {
             engine: Arc::downgrade(engine),
             cf: cf.clone(),
@@ -136,6 +184,8 @@ impl PreparedFile {
             },
             checksum: None,
             num_entries: properties.num_entries,
+            is_linked: false,
+            temperature: family.temperature,
             has_deletions: properties.num_deletions > 0 || properties.num_range_deletions > 0,
             sequence: SequenceNumber::ZERO,
             level: 0,
@@ -144,11 +194,14 @@ impl PreparedFile {
         let target = prepared.path();
         // From here on, a drop may have a file to delete.
         prepared.is_named = false;
-        match (options.move_files || options.link_files, options.failed_move_fall_back_to_copy) {
-            (true, true) => link_or_copy_synced(fs, source, &target)?,
-            (true, false) => fs.link_file(source, &target).and_then(|()| sync_file(fs, &target))?,
-            (false, _) => copy_file(fs, source, &target, file_size)?,
-        }
+        prepared.is_linked =
+            match (options.move_files || options.link_files, options.failed_move_fall_back_to_copy) {
+                (true, true) => link_or_copy_synced(fs, source, &target)?,
+                (true, false) => {
+                    fs.link_file(source, &target).and_then(|()| sync_file(fs, &target)).map(|()| true)?
+                }
+                (false, _) => copy_file(fs, source, &target, file_size).map(|()| false)?,
+            };
         Ok(prepared)
     }
 
@@ -306,23 +359,7 @@ fn check(
     icmp: &InternalKeyComparator,
     options: &IngestExternalFileOptions,
 ) -> Result<Contents> {
-    match reader.properties().external_sst_file_version {
-        Some(2) => {}
-        Some(version) => {
-            let what = format!("cannot ingest a file of external file version {version}; 2 is known");
-            return Err(Error::not_supported(what));
-        }
-        None if options.allow_db_generated_files => {}
-        None => return Err(Error::invalid_argument("External file version not found")),
-    }
-    if icmp.timestamp_size() > 0 && !reader.properties().user_defined_timestamps_persisted {
-        return Err(Error::invalid_argument(
-            "the keys in the file have no timestamps, those of the family do",
-        ));
-    }
-    if reader.properties().external_sst_file_global_seqno.unwrap_or(0) != 0 {
-        return Err(Error::invalid_argument("the file has a global sequence number: it was ingested before"));
-    }
+    check_properties(reader.properties(), icmp, options)?;
     if options.verify_checksums_before_ingest {
         reader.verify(&mut |_| true)?;
     }
@@ -340,6 +377,32 @@ fn check(
     };
     let contents = widen(points, reader, icmp)?;
     Ok(Contents { seqnos, ..contents })
+}
+
+/// Checks whether a file with these properties can be ingested.
+fn check_properties(
+    properties: &TableProperties,
+    icmp: &InternalKeyComparator,
+    options: &IngestExternalFileOptions,
+) -> Result<()> {
+    match properties.external_sst_file_version {
+        Some(2) => {}
+        Some(version) => {
+            let what = format!("cannot ingest a file of external file version {version}; 2 is known");
+            return Err(Error::not_supported(what));
+        }
+        None if options.allow_db_generated_files => {}
+        None => return Err(Error::invalid_argument("External file version not found")),
+    }
+    if icmp.timestamp_size() > 0 && !properties.user_defined_timestamps_persisted {
+        return Err(Error::invalid_argument(
+            "the keys in the file have no timestamps, those of the family do",
+        ));
+    }
+    if properties.external_sst_file_global_seqno.unwrap_or(0) != 0 {
+        return Err(Error::invalid_argument("the file has a global sequence number: it was ingested before"));
+    }
+    Ok(())
 }
 
 /// A user key with its sequence number and type.
@@ -382,11 +445,17 @@ fn own_seqnos(
         entries.next();
     }
     entries.status()?;
-    if seqnos.1 >= SequenceNumber::MAX {
+    check_seqnos(Some(seqnos))?;
+    Ok(seqnos)
+}
+
+/// Checks that a write can come after the entries of a file that keeps its sequence numbers.
+fn check_seqnos(seqnos: Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
+    if seqnos.is_some_and(|(_, newest)| newest >= SequenceNumber::MAX) {
         let what = "the file has the last sequence number, so no write could come after it";
         return Err(Error::invalid_argument(what));
     }
-    Ok(seqnos)
+    Ok(())
 }
 
 /// Widens the points' range by the range deletions.

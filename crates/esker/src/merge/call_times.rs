@@ -4,7 +4,7 @@
 //! nanoseconds to the tickers `merge.operation.time.nanos` and `filter.operation.time.nanos` and to
 //! the perf context.
 
-use esker_base::compaction_filter::{CompactionFilter, EntityColumns, FilterDecision};
+use crate::compaction_filter::{CompactionFilter, EntityColumns, FilterDecision};
 use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
 use esker_base::perf_time;
 use esker_base::stats::{Statistics, Ticker};

@@ -46,8 +46,8 @@ pub(crate) use stats::CompactionIteratorStats;
 
 use super::MergeOperands;
 use super::range_del::stripe;
+use crate::compaction_filter::FilterDecision;
 use entity::LazyEntity;
-use esker_base::compaction_filter::FilterDecision;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;

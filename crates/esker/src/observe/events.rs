@@ -388,6 +388,9 @@ fn write_properties(json: &mut JsonWriter, p: &TableProperties) {
         .text("db_id", &p.db_id)
         .text("db_session_id", &p.db_session_id)
         .number("orig_file_number", p.orig_file_number);
+    for (name, value) in &p.readable_properties {
+        json.text(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+    }
 }
 
 fn begin<'j>(json: &'j mut JsonWriter, job: u64, event: &str) -> &'j mut JsonWriter {

@@ -15,7 +15,7 @@
 use super::compaction_stats::CompactionJobStats;
 use super::file_operations::FileOperationInfo;
 use super::reason::{BackgroundErrorReason, CompactionReason, FlushReason, WriteStallCondition};
-use esker_base::compaction_filter::TableFileCreationReason;
+use crate::compaction_filter::TableFileCreationReason;
 use esker_base::{ColumnFamilyId, Error, FileNumber, SequenceNumber};
 use esker_format::compression::CompressionType;
 use esker_format::properties::TableProperties;
@@ -375,6 +375,9 @@ pub struct TableFileCreationInfo {
     pub file_size: u64,
     /// Entries in it.
     pub num_entries: u64,
+    /// Its properties, and in `readable_properties` those that only collectors know; empty after a
+    /// failure.
+    pub table_properties: TableProperties,
     /// The result.
     pub status: Result<(), Error>,
 }

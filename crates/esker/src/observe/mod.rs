@@ -18,9 +18,9 @@ mod stats_dump;
 mod stats_history;
 mod temperature;
 
+pub use crate::compaction_filter::TableFileCreationReason;
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
-pub use esker_base::compaction_filter::TableFileCreationReason;
 pub use esker_format::file_name::FileType;
 pub use events::{Event, TableFileCreation};
 pub use explain::{Explanation, KeyRead, ReadSource, ReadStep, RunRead, ScanRead, SeenEntry};

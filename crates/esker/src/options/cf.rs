@@ -8,7 +8,7 @@ use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
 use super::value::option_enum;
-use esker_base::compaction_filter::{CompactionFilter, CompactionFilterFactoryRef};
+use crate::compaction_filter::{CompactionFilter, CompactionFilterFactoryRef};
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;

@@ -1,8 +1,8 @@
 //! Closures as plug-ins of a column family.
 
 use super::ColumnFamilyOptions;
+use crate::compaction_filter::{self, FilterDecision};
 use esker_base::closures;
-use esker_base::compaction_filter::FilterDecision;
 use std::cmp::Ordering;
 
 /// Plug-ins from closures. The database stores the name of each. The closure behind a name must do
@@ -84,7 +84,7 @@ impl ColumnFamilyOptions {
     where
         F: Fn(usize, &[u8], &[u8]) -> FilterDecision + Send + Sync + 'static,
     {
-        self.compaction_filter = Some(closures::compaction_filter(name, filter));
+        self.compaction_filter = Some(compaction_filter::from_closure(name, filter));
         self
     }
 

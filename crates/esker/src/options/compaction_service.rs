@@ -7,9 +7,9 @@ use super::log::{LogLine, ObjectLog};
 use super::{
     BlockBasedTableOptions, CompactionFilterRef, FileChecksumGenFactoryRef, SstPartitionerFactoryRef,
 };
+use crate::compaction_filter::CompactionFilterFactoryRef;
 use crate::observe::{CompactionReason, EventListener};
 use esker_base::ColumnFamilyId;
-use esker_base::compaction_filter::CompactionFilterFactoryRef;
 use esker_base::comparator::ComparatorRef;
 use esker_base::logger::InfoLog;
 use esker_base::merge_operator::MergeOperatorRef;

@@ -13,8 +13,8 @@ use super::{
     BlockBasedTableOptions, BlockCache, CompactionFilterRef, CompressionOptions, DbOptions, DbPath,
     WriteBufferManager,
 };
+use crate::compaction_filter::CompactionFilterFactoryRef;
 use crate::observe::EventListener;
-use esker_base::compaction_filter::CompactionFilterFactoryRef;
 use esker_base::logger::InfoLog;
 use esker_base::stats::Statistics;
 use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;

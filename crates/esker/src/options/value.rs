@@ -6,7 +6,7 @@
 use super::CompactionFilterRef;
 use super::log::{self, LogLine};
 pub(crate) use crate::builtin::object_name;
-use esker_base::compaction_filter::CompactionFilterFactoryRef;
+use crate::compaction_filter::CompactionFilterFactoryRef;
 use esker_base::comparator::{self, ComparatorRef};
 use esker_base::logger::InfoLogLevel;
 use esker_base::merge_operator::MergeOperatorRef;

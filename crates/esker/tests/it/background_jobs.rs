@@ -1,6 +1,6 @@
 //! Background jobs that run concurrently.
 
-use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{IoPriority, RateLimiter, RateLimiterMode};

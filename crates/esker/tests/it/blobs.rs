@@ -2,7 +2,7 @@
 //! and the deletion of files.
 
 use crate::compat::put_entity_with_a_blob;
-use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::epoch;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs};

@@ -520,3 +520,27 @@ fn the_cache_says_what_another_size_would_bring() {
     let ratio = |bytes: usize| estimates[&bytes.to_string()].parse::<f64>().unwrap();
     assert!(ratio(512 << 10) <= ratio(64 << 10), "{estimates:?}");
 }
+
+#[test]
+fn a_tier_is_deflated_and_inflated_by_a_difference() {
+    let options = CompressedSecondaryCacheOptions::with_capacity(1 << 20);
+    let tier = CompressedSecondaryCache::new(&options).unwrap();
+    let insert = |from: u64| {
+        let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(4096).collect();
+        for n in from..from + 256 {
+            let saved = Saved { role: Role::DataBlock, codec: 0, bytes: &bytes };
+            tier.insert(&CacheKey::from_words([n, 1]), saved, true);
+        }
+    };
+    insert(0);
+    let full = tier.usage();
+    tier.deflate(3 << 18);
+    assert_eq!(tier.capacity(), 1 << 18);
+    assert!(tier.usage() <= 1 << 18 && full > 1 << 19, "{full} {}", tier.usage());
+    tier.inflate(3 << 18);
+    assert_eq!(tier.capacity(), 1 << 20);
+    insert(1000);
+    assert!(tier.usage() > 1 << 19);
+    tier.deflate(usize::MAX);
+    assert_eq!(tier.capacity(), 0);
+}

@@ -2,7 +2,7 @@
 //! compacted.
 
 use esker::internals::env::mem::MemFs;
-use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
+use esker::observe::{CompactionJobInfo, CompactionReason, EventListener, TableFileCreationInfo};
 use esker::options::CompactionStyle;
 use esker::table_properties_collector::{
     CompactOnDeletionCollectorFactory, TablePropertiesCollector, TablePropertiesCollectorContext,
@@ -141,4 +141,101 @@ fn a_collectors_properties_are_in_the_table_and_its_error_fails_the_flush() {
     assert_eq!(census.as_slice(), b"10 values, 1 range deletions");
     db.put(key(1), "bad").unwrap();
     assert!(db.flush().unwrap_err().to_string().contains("a bad value"));
+}
+
+/// Records the calls, and returns a sum as a property with a readable form.
+#[derive(Default)]
+struct Blocks {
+    calls: Arc<Mutex<Vec<Call>>>,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Call {
+    Entry,
+    Block { uncompressed: u64, fast: u64, slow: u64 },
+}
+
+impl TablePropertiesCollectorFactory for Blocks {
+    fn name(&self) -> &str {
+        "Blocks"
+    }
+    fn create(
+        &self,
+        _context: &TablePropertiesCollectorContext,
+    ) -> Option<Box<dyn TablePropertiesCollector>> {
+        Some(Box::new(Blocks { calls: self.calls.clone(), bytes: 0 }))
+    }
+}
+
+impl TablePropertiesCollector for Blocks {
+    fn name(&self) -> &str {
+        "Blocks"
+    }
+    fn add_user_key(&mut self, _: &[u8], _: &[u8], _: ValueType, _: SequenceNumber, _: u64) -> Result<()> {
+        self.calls.lock().unwrap().push(Call::Entry);
+        Ok(())
+    }
+    fn block_add(&mut self, uncompressed: u64, fast: u64, slow: u64) {
+        self.bytes += uncompressed;
+        self.calls.lock().unwrap().push(Call::Block { uncompressed, fast, slow });
+    }
+    fn finish(&mut self) -> Result<UserCollectedProperties> {
+        Ok(vec![(b"block.bytes".to_vec(), self.bytes.to_le_bytes().to_vec())])
+    }
+    fn readable_properties(&self) -> UserCollectedProperties {
+        vec![(b"block.bytes".to_vec(), self.bytes.to_string().into_bytes())]
+    }
+}
+
+#[derive(Default)]
+struct Created(Mutex<Vec<TableFileCreationInfo>>);
+
+impl EventListener for Created {
+    fn on_table_file_created(&self, info: &TableFileCreationInfo) {
+        self.0.lock().unwrap().push(info.clone());
+    }
+}
+
+#[test]
+fn a_collector_sees_each_data_block_behind_its_entries() {
+    for sample_for_compression in [0, 1] {
+        let (blocks, created) = (Blocks::default(), Arc::new(Created::default()));
+        let calls = blocks.calls.clone();
+        let mut options = options(CompactionStyle::Level, blocks);
+        options.db.listeners = vec![created.clone()];
+        options.cf.table.block_size = 256;
+        options.cf.sample_for_compression = sample_for_compression;
+        let db = Db::open(&options, "/db").unwrap();
+        (0..100).try_for_each(|i| db.put(key(i), "value".repeat(4))).unwrap();
+        db.flush().unwrap();
+        let calls = std::mem::take(&mut *calls.lock().unwrap());
+        assert_eq!(calls.iter().filter(|call| **call == Call::Entry).count(), 100);
+        assert_eq!(calls[0], Call::Entry);
+        assert!(matches!(calls[calls.len() - 1], Call::Block { .. }), "the last block ends with the table");
+        let blocks: Vec<_> = calls.split(|call| *call != Call::Entry).collect();
+        assert!(blocks[..blocks.len() - 1].iter().all(|entries| !entries.is_empty()));
+        let mut bytes = 0;
+        for call in &calls {
+            let Call::Block { uncompressed, fast, slow } = *call else { continue };
+            bytes += uncompressed;
+            let is_sampled = fast > 0 && fast < uncompressed && slow > 0 && slow < uncompressed;
+            assert_eq!(
+                (is_sampled, (fast, slow) == (0, 0)),
+                match sample_for_compression {
+                    0 => (false, true),
+                    _ => (true, false),
+                }
+            );
+        }
+        let created = created.0.lock().unwrap();
+        let properties = &created[0].table_properties;
+        assert_eq!(properties.num_data_blocks + 1, blocks.len() as u64);
+        let readable = |name: &[u8]| properties.readable_properties.get(name).cloned();
+        assert_eq!(readable(b"block.bytes"), Some(bytes.to_string().into_bytes()));
+        let mut log = vec![0; 1 << 20];
+        let read = options.db.env.fs.new_sequential_file("/db/LOG".as_ref()).unwrap().read(&mut log).unwrap();
+        let log = String::from_utf8_lossy(&log[..read]);
+        assert!(log.contains(&format!("\"block.bytes\": \"{bytes}\"")), "{log}");
+    }
 }

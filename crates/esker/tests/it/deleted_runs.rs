@@ -1,10 +1,10 @@
 //! Deleted runs are stepped through at most once, wherever the deletions and the hidden values lie.
 
-use esker::comparator::BytewiseComparator;
-use esker::internals::base::compaction_filter::{
+use esker::compaction_filter::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,
     TableFileCreationReason,
 };
+use esker::comparator::BytewiseComparator;
 use esker::internals::base::probe::Probes;
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::base::sync::epoch;

@@ -319,3 +319,29 @@ fn a_factory_filters_flushes_and_recoveries_if_it_says_so() {
     assert!(made_for(&factory).iter().all(|(reason, level)| *reason == Compaction && level.is_some()));
     assert_eq!(keys(&db), [&b"a"[..], b"b"]);
 }
+
+#[test]
+fn a_factory_learns_the_properties_of_the_inputs() {
+    let reasons = vec![TableFileCreationReason::Compaction, TableFileCreationReason::Flush];
+    let factory = Arc::new(For { reasons, made: Mutex::default() });
+    let mut options = options();
+    options.cf.disable_auto_compactions = true;
+    options.cf.compaction_filter_factory = Some(factory.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    for entries in 1..=3 {
+        (0..entries).try_for_each(|i| db.put(format!("key{i}"), "value")).unwrap();
+        db.flush().unwrap();
+    }
+    let path = |file: &esker::LiveFileMetaData| {
+        file.file.directory.join(file.file.relative_filename.trim_start_matches('/'))
+    };
+    let inputs: Vec<_> = db.live_files().iter().map(|file| (path(file), file.file.num_entries)).collect();
+    let made = std::mem::take(&mut *factory.made.lock().unwrap());
+    assert!(made.len() == 3 && made.iter().all(|context| context.input_table_properties.is_empty()));
+    db.compact_range(None, None).unwrap();
+    let made = factory.made.lock().unwrap();
+    let mut given: Vec<_> =
+        made[0].input_table_properties.iter().map(|(path, p)| (path.clone(), p.num_entries)).collect();
+    given.sort_by_key(|(_, entries)| std::cmp::Reverse(*entries));
+    assert_eq!(given, inputs, "level 0, newest first");
+}

@@ -4,6 +4,7 @@ mod apart;
 mod behind;
 mod databases;
 mod replaced;
+mod unopened;
 
 use esker::comparator::Comparator;
 use esker::internals::base::probe::Probes;

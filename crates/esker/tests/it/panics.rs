@@ -1,8 +1,8 @@
 //! Users' callbacks may panic in background jobs and in writes: callers get an error, and no caller
 //! waits in vain.
 
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::Severity;
-use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::comparator::Comparator;
 use esker::internals::base::merge_operator::MergeOperator;
 use esker::internals::env::fault::OpKind;

@@ -2,10 +2,11 @@
 
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
-use esker::options::{BottommostLevelCompaction, TargetVersion};
+use esker::options::{BottommostLevelCompaction, CompressionType, TargetVersion};
 use esker::{
-    CompactRangeOptions, Db, Env, ErrorKind, MemoryUsageType, Options, WaitForCompactOptions, WriteBatch,
-    WriteOptions, approximate_memory_usage_by_type, comparator, unique_id_to_human_string,
+    CompactRangeOptions, Db, Env, ErrorKind, MemoryUsageType, Options, SstFileReader, SstFileWriter,
+    WaitForCompactOptions, WriteBatch, WriteOptions, approximate_memory_usage_by_type, comparator,
+    unique_id_to_human_string,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -281,5 +282,40 @@ fn logs_are_listed_wherever_they_are() {
         assert_eq!(names.len(), 2, "{names:?}");
         let present = if dir.is_none() { "LOG" } else { "db_LOG" };
         assert!(names[0] == present && names[1].starts_with(&format!("{present}.old.")), "{names:?}");
+    }
+}
+
+#[test]
+fn a_table_of_a_new_format_counts_the_blocks_that_are_not_compressed() {
+    let (mut options, _) = options();
+    options.db.compatible_with = TargetVersion::V11;
+    // One entry a block, so that equal values do not make a block shrink.
+    options.cf.table.block_size = 256;
+    let mut rng = fastrand::Rng::with_seed(7);
+    let random: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(500).collect();
+    let text = b"text ".repeat(100);
+    for (codec, value, format_version) in [
+        (CompressionType::None, &text, 7),
+        (CompressionType::Lz4, &text, 7),
+        (CompressionType::Lz4, &random, 7),
+        (CompressionType::Lz4, &random, 6),
+    ] {
+        options.cf.compression = codec;
+        options.cf.table.format_version = format_version;
+        let mut writer = SstFileWriter::new(&options);
+        writer.open("/table").unwrap();
+        (0..20).try_for_each(|i| writer.put(format!("key{i:02}"), [value, &[i][..]].concat())).unwrap();
+        writer.finish().unwrap();
+        let reader = SstFileReader::open(&options, "/table").unwrap();
+        let p = reader.table_properties();
+        assert!(p.num_data_blocks > 5);
+        let expected = match (codec, format_version) {
+            (CompressionType::None, _) => (0, p.num_data_blocks),
+            (_, 7) if value == &random => (p.num_data_blocks, 0),
+            _ => (0, 0),
+        };
+        let counts = (p.num_data_blocks_compression_rejected, p.num_data_blocks_compression_bypassed);
+        assert_eq!(counts, expected, "{codec:?} {format_version}");
+        assert_eq!(p.num_uniform_blocks, 0);
     }
 }

@@ -1,6 +1,6 @@
 //! TTL databases: values have a time, and compactions drop expired ones.
 
-use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};

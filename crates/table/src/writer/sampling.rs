@@ -9,6 +9,17 @@ use esker_format::compression::{CodecOptions, CompressionType, Compressor};
 use esker_format::properties::TableProperties;
 use esker_format::trailer::TRAILER_BYTES;
 
+/// The sizes of a data block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedBlock {
+    /// Bytes before compression.
+    pub uncompressed: u64,
+    /// Bytes under a fast codec; 0 unless `sample_for_compression` drew the block.
+    pub fast: u64,
+    /// Bytes under a slow codec; 0 unless `sample_for_compression` drew the block.
+    pub slow: u64,
+}
+
 /// Compresses samples of a table's data blocks.
 pub(super) struct CompressionSampler {
     one_in: u64,
@@ -47,28 +58,31 @@ impl CompressionSampler {
         }))
     }
 
-    /// Takes a data block, and compresses it if it is drawn.
+    /// Takes a data block, and compresses it if it is drawn. Returns the block's bytes under the
+    /// fast and the slow codec; 0 if it was not drawn.
     /// # Errors
     /// Those of [`Compressor::compress_whatever_it_saves`].
-    pub(super) fn block(&mut self, contents: &[u8]) -> Result<()> {
+    pub(super) fn block(&mut self, contents: &[u8]) -> Result<[u64; 2]> {
         self.drawn =
             self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if !(self.drawn >> 32).is_multiple_of(self.one_in) {
-            return Ok(());
+            return Ok([0, 0]);
         }
         self.sampled += contents.len() as u64;
-        for (codec, bytes) in [(&mut self.fast, &mut self.fast_bytes), (&mut self.slow, &mut self.slow_bytes)]
-        {
+        let mut sizes = [0, 0];
+        for (codec, size) in [&mut self.fast, &mut self.slow].into_iter().zip(&mut sizes) {
             self.scratch.clear();
             let is_compressed = match codec {
                 Some(codec) => codec.compress_whatever_it_saves(contents, &mut self.scratch)?,
                 None => false,
             };
             // A block that grows would be stored as it is.
-            let size = if is_compressed { self.scratch.len().min(contents.len()) } else { contents.len() };
-            *bytes += size as u64;
+            let bytes = if is_compressed { self.scratch.len().min(contents.len()) } else { contents.len() };
+            *size = bytes as u64;
         }
-        Ok(())
+        self.fast_bytes += sizes[0];
+        self.slow_bytes += sizes[1];
+        Ok(sizes)
     }
 
     /// Sets the estimates for a table with `data` bytes of data blocks before compression. Without
@@ -82,4 +96,20 @@ impl CompressionSampler {
         properties.slow_compression_estimated_data_size = of(self.slow_bytes);
         properties.fast_compression_estimated_data_size = of(self.fast_bytes);
     }
+}
+
+/// Samples a data block that has ended, and notes its sizes if `ended` keeps them.
+pub(super) fn block_ended(
+    sampler: &mut Option<CompressionSampler>,
+    ended: &mut Option<Vec<EndedBlock>>,
+    contents: &[u8],
+) -> Result<()> {
+    let [fast, slow] = match sampler {
+        Some(sampler) => sampler.block(contents)?,
+        None => [0, 0],
+    };
+    if let Some(ended) = ended {
+        ended.push(EndedBlock { uncompressed: contents.len() as u64, fast, slow });
+    }
+    Ok(())
 }

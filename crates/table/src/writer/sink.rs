@@ -29,6 +29,8 @@ pub(super) struct BlockSink {
     pub(super) any_compressed: bool,
     /// Bytes of data blocks before compression.
     pub(super) uncompressed_data: u64,
+    /// Data blocks that the codec did not make small enough.
+    pub(super) rejected: u64,
     statistics: Option<Arc<Statistics>>,
     clock: Arc<dyn Clock>,
 }
@@ -54,6 +56,7 @@ impl BlockSink {
             scratch: Vec::new(),
             any_compressed: false,
             uncompressed_data: 0,
+            rejected: 0,
             statistics,
             clock,
         }
@@ -80,6 +83,9 @@ impl BlockSink {
     ) -> Result<(BlockHandle, bool)> {
         self.uncompressed_data += contents.len() as u64;
         let kind = self.compress(compressor, contents)?;
+        if kind == CompressionType::None && compressor.kind() != CompressionType::None {
+            self.rejected += 1;
+        }
         let stored = if kind == CompressionType::None { contents.len() } else { self.scratch.len() };
         let padding = self.padding_before(stored as u64);
         if padding > 0 {

@@ -1,6 +1,6 @@
 //! The columns of an entity for a compaction filter: parsed and fetched when the filter asks.
 
-use esker_base::compaction_filter::{EntityColumns, no_such_column};
+use crate::compaction_filter::{EntityColumns, no_such_column};
 use esker_base::{Error, PinnedBytes, Result};
 use esker_format::wide_column::stored::{StoredColumns, StoredValue};
 use esker_table::blob::BlobReader;

@@ -9,7 +9,7 @@
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 
 use super::{CompactionIterator, Head, Source};
-use esker_base::compaction_filter::FilterDecision;
+use crate::compaction_filter::FilterDecision;
 use esker_base::{Result, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::InternalKeyComparator;

@@ -5,7 +5,7 @@
 
 use super::timed::split_timed_value;
 use super::{CompactionIterator, Head};
-use esker_base::compaction_filter::FilterDecision;
+use crate::compaction_filter::FilterDecision;
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::ParsedInternalKey;

@@ -1,10 +1,10 @@
 //! The inputs and options of a flush or compaction.
 
 use super::timed::TimedValues;
+use crate::compaction_filter::CompactionFilter;
 use crate::merge::range_del::RangeDelAggregator;
 use crate::snapshot::SectionsForJob;
 use esker_base::SequenceNumber;
-use esker_base::compaction_filter::CompactionFilter;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;

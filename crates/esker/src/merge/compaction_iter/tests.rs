@@ -1,9 +1,9 @@
 use super::*;
+use crate::compaction_filter::CompactionFilter;
 use crate::merge::tests::script::{entries, run, text, tombstones};
 use crate::merge::vec_iter::VecIter;
 use crate::snapshot::{CommitTable, LiveSnapshots};
 use esker_base::ErrorKind;
-use esker_base::compaction_filter::CompactionFilter;
 use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64};

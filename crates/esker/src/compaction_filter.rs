@@ -2,9 +2,11 @@
 //!
 //! Semantics are those of RocksDB's `CompactionFilter`.
 
-use crate::error::{Error, Result};
-use crate::types::ColumnFamilyId;
+use esker_base::{ColumnFamilyId, Error, Result};
+use esker_format::properties::TableProperties;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A filter's decision about an entry.
@@ -95,6 +97,9 @@ pub struct CompactionFilterContext {
     pub reason: TableFileCreationReason,
     /// The uppermost level of the inputs; `None` if they are memtables.
     pub input_start_level: Option<usize>,
+    /// The properties of all input tables of the compaction, by path. Empty if the inputs are
+    /// memtables, or if a table cannot be opened.
+    pub input_table_properties: Arc<BTreeMap<PathBuf, TableProperties>>,
 }
 
 /// The reason for a new table file.
@@ -171,4 +176,39 @@ impl fmt::Debug for dyn CompactionFilterFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CompactionFilterFactory({})", self.name())
     }
+}
+
+struct FilterFn<F> {
+    name: String,
+    filter: F,
+}
+
+impl<F> CompactionFilter for FilterFn<F>
+where
+    F: Fn(usize, &[u8], &[u8]) -> FilterDecision + Send + Sync,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
+        (self.filter)(level, key, value)
+    }
+}
+
+/// A compaction filter that calls `filter` with the level, key and value of an entry.
+///
+/// ```
+/// use esker::compaction_filter::{FilterDecision, from_closure};
+///
+/// let filter = from_closure("example.NoDrafts", |_level, _key, value| match value {
+///     [b'd', ..] => FilterDecision::Remove,
+///     _ => FilterDecision::Keep,
+/// });
+/// assert_eq!(filter.filter(0, b"k", b"draft"), FilterDecision::Remove);
+/// ```
+pub fn from_closure<F>(name: impl Into<String>, filter: F) -> Arc<dyn CompactionFilter>
+where
+    F: Fn(usize, &[u8], &[u8]) -> FilterDecision + Send + Sync + 'static,
+{
+    Arc::new(FilterFn { name: name.into(), filter })
 }
