@@ -39,7 +39,7 @@ impl Db {
         self.take_directories(slice::from_ref(&descriptor))?;
         let mut import = Import::new(engine, &descriptor.options, export, import_options.move_files)?;
         esker_base::probe!("import:prepared");
-        let lead = self.inner.write_path.lead_alone();
+        let lead = self.inner.write_path.lead_alone_unlocked()?;
         engine.check_open()?;
         import.check_seqnos()?;
         let newest = import.largest_seqno();

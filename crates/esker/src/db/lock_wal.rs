@@ -2,7 +2,8 @@
 //!
 //! In: calls. Out: a guard, during whose life no write takes effect. Writers wait as they do when
 //! level 0 has too many files: the write leader lends its lead to work that needs no room, such as
-//! flushes and checkpoints. Invariant: a guard in a forked child of its process does nothing.
+//! flushes and checkpoints. Ingestions wait as the leader, too. Invariant: a guard in a forked
+//! child of its process does nothing.
 
 use super::Db;
 use esker_base::Result;
@@ -28,8 +29,9 @@ impl Db {
     ///
     /// It is RocksDB's `LockWAL`; the drop is its `UnlockWAL`. Locks nest: writes go on when the
     /// last one is gone. Writes with [`no_slowdown`](crate::WriteOptions::no_slowdown) fail
-    /// meanwhile, all others wait, those of the calling thread, too: it must not write. Reads,
-    /// flushes and compactions go on. Costs writers nothing otherwise: they look at one atomic for
+    /// meanwhile, all others wait, those of the calling thread, too: it must not write. Ingestions
+    /// and imports of tables wait likewise. Reads, flushes and compactions go on, and families may
+    /// be made and dropped. Costs writers nothing otherwise: they look at one atomic for
     /// all kinds of stalls.
     ///
     /// ```

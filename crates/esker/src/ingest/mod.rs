@@ -189,7 +189,7 @@ impl Ingestion {
             write_path.flush(&overlapped, FlushReason::ExternalFileIngestion, true)?;
         }
         esker_base::probe!("ingest:prepared");
-        let lead = write_path.lead_alone();
+        let lead = write_path.lead_alone_unlocked()?;
         let mut install = || {
             engine.check_open()?;
             install(engine, write_path, &lead, &mut ingestion)

@@ -241,6 +241,16 @@ impl WritePath {
         self.queue.lead_alone()
     }
 
+    /// [`lead_alone`](Self::lead_alone) for work that adds entries past the memtables: it waits for
+    /// the end of each `Db::lock_wal`.
+    /// # Errors
+    /// `ShutdownInProgress` · the background error in force, if it stops writes.
+    pub(crate) fn lead_alone_unlocked(&self) -> Result<Leader<'_>> {
+        let leader = self.lead_alone();
+        self.wait_until_unlocked(&leader)?;
+        Ok(leader)
+    }
+
     /// [`lead_alone`](Self::lead_alone) for work that needs no room in the memtables and may make
     /// room there. A stalled leader lends its leadership to this caller and writes after it.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {

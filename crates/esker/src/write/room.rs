@@ -197,6 +197,14 @@ impl WritePath {
         self.wait_while(leader, |_| self.engine.stall.condition() == WriteStallCondition::Stopped)
     }
 
+    /// Waits as the leader until no `Db::lock_wal` is in force.
+    pub(super) fn wait_until_unlocked(&self, leader: &Leader<'_>) -> Result<()> {
+        if !self.engine.stall.is_locked() {
+            return Ok(());
+        }
+        self.wait_while(leader, |_| self.engine.stall.is_locked())
+    }
+
     /// Waits as the leader while `is_stopped` holds. Each change of the state runs the check again.
     fn wait_while(&self, leader: &Leader<'_>, is_stopped: impl Fn(&DbState) -> bool) -> Result<()> {
         let engine = &self.engine;

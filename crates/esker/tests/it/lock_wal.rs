@@ -2,7 +2,9 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{Clock, SystemClock};
-use esker::{Db, Env, ErrorKind, Options, SequenceNumber, WalLock, WalReadOptions, WriteOptions};
+use esker::{
+    Db, Env, ErrorKind, Options, SequenceNumber, SstFileWriter, WalLock, WalReadOptions, WriteOptions,
+};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -72,6 +74,65 @@ fn reads_flushes_and_checkpoints_go_on_under_a_lock() {
     let copy = Db::open(&options, "/copy").unwrap();
     assert!(has(&copy, "before") && !has(&copy, "waits"));
     assert_eq!(copy.latest_sequence_number(), at);
+}
+
+/// Writes the table of one key, for ingestions.
+fn write_table(options: &Options, path: &str, key: &str) {
+    let mut writer = SstFileWriter::new(options);
+    writer.open(path).unwrap();
+    writer.put(key, "value").unwrap();
+    writer.finish().unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "an ingestion that waits for ever is left behind")]
+fn ingest_in_thread(db: &Db) -> JoinHandle<esker::Result<()>> {
+    let db = db.clone();
+    thread::spawn(move || db.ingest_external_file(&["/table.sst"]))
+}
+
+#[expect(clippy::disallowed_methods, reason = "an import that waits for ever is left behind")]
+fn import_in_thread(db: &Db) -> JoinHandle<esker::Result<()>> {
+    let (db, family) = (db.clone(), db.default_column_family());
+    let export = db.export_column_family(&family, "/export").unwrap();
+    let import = move || {
+        db.create_column_family_with_import(&Default::default(), "imported", &Default::default(), &export)
+            .map(drop)
+    };
+    thread::spawn(import)
+}
+
+#[test]
+fn ingestions_and_imports_wait_for_the_end_of_a_lock() {
+    let (db, options) = open(|_| ());
+    db.put("a", "value").unwrap();
+    db.flush().unwrap();
+    write_table(&options, "/table.sst", "ingested");
+    let import: fn(&Db) -> JoinHandle<esker::Result<()>> = import_in_thread;
+    for (copy, start) in [("/copy1", import), ("/copy2", ingest_in_thread)] {
+        let lock = db.lock_wal().unwrap();
+        let at = db.latest_sequence_number();
+        let started = start(&db);
+        SystemClock.sleep(WHILE);
+        db.create_checkpoint(copy, 0).unwrap();
+        assert!(!started.is_finished() && !has(&db, "ingested"));
+        assert_eq!(
+            (db.column_family("imported").is_some(), db.latest_sequence_number()),
+            (copy != "/copy1", at)
+        );
+        drop(lock);
+        started.join().unwrap().unwrap();
+    }
+    assert!(has(&db, "ingested"));
+    let imported = db.column_family("imported").unwrap();
+    assert!(db.get_cf(&imported, "a").unwrap().is_some());
+    // A close ends the wait, and nothing is left of the ingestion.
+    write_table(&options, "/table.sst", "too late");
+    let lock = db.lock_wal().unwrap();
+    let ingesting = ingest_in_thread(&db);
+    SystemClock.sleep(WHILE);
+    db.close().unwrap();
+    assert_eq!(ingesting.join().unwrap().unwrap_err().kind(), ErrorKind::ShutdownInProgress);
+    drop(lock);
 }
 
 #[test]
