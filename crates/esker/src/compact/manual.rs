@@ -10,7 +10,9 @@ use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, queue_if_due, release_marks};
 use crate::files::open_table::open_at_pace;
 use crate::observe::{CompactionJobInfo, Temperature};
-use crate::options::{BlobGarbageCollectionPolicy, CompactRangeOptions, CompactionOptions};
+use crate::options::{
+    BlobGarbageCollectionPolicy, CompactRangeOptions, CompactionOptions, check_compression,
+};
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
 use crate::picker::{CompactionPlan, Overrides, can_be_asked};
 use esker_base::sync::Arc;
@@ -182,6 +184,8 @@ pub(crate) fn compact_files(
     if options.output_path_id.is_some_and(|id| id as usize >= family.tables.paths().all().len()) {
         return Err(Error::invalid_argument("Invalid output path ID"));
     }
+    // In the job it would be an error of the database.
+    options.compression.map_or(Ok(()), |kind| check_compression("compression", kind))?;
     let mut state = engine.state.lock();
     while state.exclusive_manual {
         check_may_run(engine, &state, family.id, options.canceled.as_ref())?;

@@ -174,12 +174,12 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
-    /// there is no such level in the family's compaction style · `Aborted`: another compaction uses
-    /// a needed file or writes into the same range; try again when it has ended · the error of a
-    /// quarantined file · `Incomplete(ManualCompactionPaused)`: manual compactions are disabled, or
-    /// `canceled` is set · the background error in force, or the compaction's error ·
-    /// `ShutdownInProgress`.
+    /// `InvalidArgument`: no file was named, one is not in the family or below the output level,
+    /// there is no such level in the family's compaction style, or this build lacks the
+    /// `compression` · `Aborted`: another compaction uses a needed file or writes into the same
+    /// range; try again when it has ended · the error of a quarantined file ·
+    /// `Incomplete(ManualCompactionPaused)`: manual compactions are disabled, or `canceled` is set
+    /// · the background error in force, or the compaction's error · `ShutdownInProgress`.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,

@@ -121,7 +121,12 @@ impl Db {
         let blob_bytes: u64 = version.blob_files().values().map(BlobFileMeta::file_size).sum();
         let blobs_per_byte = blob_bytes as f64 / version.total_size().max(1) as f64;
         let sizes = ranges.iter().map(|(begin, end)| {
-            let in_files = size_in_files(&family.cf, version, (begin, end), options.files_size_error_margin);
+            // The size in files opens tables, so it is not computed for memtables alone.
+            let in_files = if options.include_files || options.include_blob_files {
+                size_in_files(&family.cf, version, (begin, end), options.files_size_error_margin)
+            } else {
+                0
+            };
             let of_files = if options.include_files { in_files } else { 0 };
             let of_memtables = if options.include_memtables {
                 self.approximate_memtable_size(family, begin, end)

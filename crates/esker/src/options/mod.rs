@@ -113,6 +113,7 @@ pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
 pub use paths::DbPath;
 pub(crate) use read::{PLAIN, table_read_options};
 pub use read::{ReadOptions, ReadTier, ScanTableFilter, WalReadOptions};
+pub(crate) use sanitize::check_compression;
 pub use scan::MultiScanArgs;
 pub use set::{cf_options_from_string, options_from_string, set_db_options, set_options};
 pub use sst_partitioner::{

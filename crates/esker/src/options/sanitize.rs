@@ -484,19 +484,7 @@ impl ColumnFamilyOptions {
     }
 
     fn validate_compression(&self) -> Result<()> {
-        let check = |name: &str, compression: CompressionType| {
-            if compression.is_built_in() {
-                return Ok(());
-            }
-            // RocksDB's words come first.
-            let error =
-                format!("Compression type {} is not linked with the binary.", compression.property_name());
-            let why = match compression.feature() {
-                Some(feature) => format!("Esker was built without its feature `{feature}`"),
-                None => format!("{} can be neither read nor written", compression.option_name()),
-            };
-            Err(Error::invalid_argument(format!("{error} Option {name}: {why}")))
-        };
+        let check = check_compression;
         check("compression", self.compression)?;
         check("blob_compression_type", self.blob_compression_type)?;
         self.bottommost_compression.map_or(Ok(()), |c| check("bottommost_compression", c))?;
@@ -586,6 +574,22 @@ impl ColumnFamilyOptions {
             _ => Ok(()),
         }
     }
+}
+
+/// Checks that this build has the codec that option `name` names.
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_compression(name: &str, compression: CompressionType) -> Result<()> {
+    if compression.is_built_in() {
+        return Ok(());
+    }
+    // RocksDB's words come first.
+    let error = format!("Compression type {} is not linked with the binary.", compression.property_name());
+    let why = match compression.feature() {
+        Some(feature) => format!("Esker was built without its feature `{feature}`"),
+        None => format!("{} can be neither read nor written", compression.option_name()),
+    };
+    Err(Error::invalid_argument(format!("{error} Option {name}: {why}")))
 }
 
 /// The cache of a family whose options name none.

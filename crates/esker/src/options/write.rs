@@ -372,7 +372,8 @@ pub struct CompactionOptions {
     /// The temperature of the outputs. `Unknown`: as the family's options say. Default `Unknown`.
     pub output_temperature_override: Temperature,
     /// Move files that need no rewrite to the output level, unless `compression` or
-    /// `output_temperature_override` is given. Default false.
+    /// `output_temperature_override` is given, or the family has a compaction filter. Default
+    /// false.
     pub allow_trivial_move: bool,
     /// Bytes at which an output file ends; an output in level 0 is always one file. Default
     /// `u64::MAX`.

@@ -537,7 +537,8 @@ pub(crate) fn pick_files(
         score: 0.0,
         level0_disjoint,
         output_path,
-        may_move,
+        // The filter wants to see each entry of a manual compaction.
+        may_move: may_move && !options.has_compaction_filter,
         shrinks_at_bottom: false,
     };
     let plan = draft.finish(version, options, &LevelSizes::new(version, options));

@@ -1,5 +1,6 @@
 //! Wishes of a compaction's caller that differ from the options of the family.
 
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, EventListener, Temperature};
 use esker::options::{
@@ -126,6 +127,70 @@ fn compacted_files_move_if_the_call_allows_it_and_nothing_overlaps() {
     assert!(!written.contains(&newer), "{written:?}");
     let keys: Vec<_> = db.range(..).map(|pair| pair.unwrap().0).collect();
     assert_eq!(keys.concat(), b"abcmnxz");
+}
+
+/// Removes all values.
+struct RemoveAll;
+
+impl CompactionFilter for RemoveAll {
+    fn name(&self) -> &str {
+        "RemoveAll"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        FilterDecision::Remove
+    }
+}
+
+#[test]
+fn a_compaction_filter_sees_files_that_the_call_would_let_move() {
+    let mut options = options();
+    options.cf.compaction_filter = Some(Arc::new(RemoveAll));
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    let how = CompactionOptions::default().allow_trivial_move(true);
+    let written = db.compact_files(&how, &db.default_column_family(), &[tables(&db)[0].0], 6).unwrap();
+    assert_eq!((written, db.get("k").unwrap(), tables(&db)), (Vec::new(), None, Vec::new()));
+}
+
+#[test]
+fn a_compression_that_cannot_be_written_is_refused_and_harms_nothing() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let family = db.default_column_family();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    let file = tables(&db)[0].0;
+    let how = CompactionOptions::default().compression(CompressionType::Xpress);
+    let refused = db.compact_files(&how, &family, &[file], 6).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("Xpress"), "{refused}");
+    assert_eq!(db.int_property("rocksdb.background-errors"), Some(0));
+    db.put("l", "v").unwrap();
+    db.compact_files(&CompactionOptions::default(), &family, &[file], 6).unwrap();
+}
+
+#[test]
+fn sizes_of_memtables_open_no_table() {
+    let fs = Arc::new(MemFs::new());
+    let mut options = options();
+    options.db.env = Env::with_fs(fs.clone());
+    let statistics = Arc::new(esker::stats::Statistics::new());
+    options.db.statistics = Some(statistics.clone());
+    options.db.max_open_files = 100;
+    let db = Db::open(&options, "/db").unwrap();
+    ["a", "m", "z"].iter().for_each(|key| db.put(key, "v").unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = Db::open(&options, "/db").unwrap();
+    let opened = || statistics.ticker_count(esker::stats::Ticker::NoFileOpens);
+    let before = opened();
+    let family = db.default_column_family();
+    let memtables = SizeApproximationOptions::default().include_memtables(true).include_files(false);
+    let range: (&[u8], &[u8]) = (b"b", b"n");
+    assert_eq!(db.approximate_sizes(&memtables, &family, &[range]).unwrap(), [0]);
+    assert_eq!(opened(), before);
+    assert!(db.approximate_sizes(&SizeApproximationOptions::default(), &family, &[range]).is_ok());
+    assert!(opened() > before, "the size within a table needs the table");
 }
 
 #[test]
