@@ -56,17 +56,18 @@ pub fn approximate_memory_usage_by_type(
     let mut usage = BTreeMap::new();
     for (kind, property) in kinds {
         let of_all = dbs.iter().filter_map(|db| db.aggregated_int_property(property.name()));
-        usage.insert(kind, of_all.sum());
+        usage.insert(kind, of_all.fold(0, u64::saturating_add));
     }
     let different: BTreeMap<_, _> = caches.iter().map(|cache| (Arc::as_ptr(cache), cache)).collect();
-    let of_caches = different.values().map(|cache| cache.usage() as u64).sum();
+    let of_caches = different.values().map(|cache| cache.usage() as u64).fold(0, u64::saturating_add);
     usage.insert(MemoryUsageType::CacheTotal, of_caches);
     usage
 }
 
 impl Db {
     /// The sum of an integer property over all families; `None` if a family does not have it. A
-    /// block cache that families share counts once. It is RocksDB's `GetAggregatedIntProperty`.
+    /// block cache that families share counts once. A sum beyond `u64` is `u64::MAX`. It is
+    /// RocksDB's `GetAggregatedIntProperty`.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -82,13 +83,13 @@ impl Db {
             parse_property(name)?,
             Property::BlockCacheCapacity | Property::BlockCacheUsage | Property::BlockCachePinnedUsage
         );
-        let (mut sum, mut caches) = (0, BTreeSet::new());
+        let (mut sum, mut caches) = (0_u64, BTreeSet::new());
         for cf in self.engine().families.all() {
             let options = cf.super_version.load_full().options.clone();
             let value = self.int_property_cf(&ColumnFamilyHandle { cf }, name)?;
             let cache = options.table.block_cache.as_ref().map(Arc::as_ptr);
             if !is_of_cache || caches.insert(cache) {
-                sum += value;
+                sum = sum.saturating_add(value);
             }
         }
         Some(sum)

@@ -1,6 +1,7 @@
 //! Reads with facts about the key beside its value.
 
 use super::{ColumnFamilyHandle, Db};
+use crate::get::batch::behind_limit;
 use crate::get::latest::{Since, latest_sequence, range_written_since};
 use crate::get::search::ReadContext;
 use crate::merge::operands::take_merged;
@@ -85,8 +86,14 @@ impl Db {
         if is_in_turn || keys.iter().any(|(family, _)| has_timestamps(family)) {
             let snapshot = options.snapshot.clone().unwrap_or_else(|| self.snapshot());
             let read = ReadOptions { snapshot: Some(snapshot), ..options.clone() };
+            let mut bytes = 0;
             let output = |(family, key): &(&ColumnFamilyHandle, &[u8])| {
-                self.read_with_metadata((options, &read), family, key)
+                if bytes > options.value_size_soft_limit {
+                    return Err(behind_limit());
+                }
+                let output = self.read_with_metadata((options, &read), family, key)?;
+                bytes += output.value.as_ref().map_or(0, |value| value.len() as u64);
+                Ok(output)
             };
             return keys.iter().map(output).collect();
         }

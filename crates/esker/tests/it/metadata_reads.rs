@@ -2,7 +2,7 @@
 
 use esker::comparator::BytewiseComparatorWithU64Ts;
 use esker::internals::env::mem::MemFs;
-use esker::{Db, Env, FlushOptions, Options, ReadOptions, WriteOptions, builtin};
+use esker::{Db, Env, ErrorKind, FlushOptions, Options, ReadOptions, WriteOptions, builtin};
 use std::sync::Arc;
 
 fn options() -> Options {
@@ -126,5 +126,25 @@ fn reads_that_merge_more_operands_than_the_threshold_say_so() {
                 db.flush().unwrap();
             }
         }
+    }
+}
+
+#[test]
+fn a_threshold_of_operands_keeps_the_limit_of_a_batchs_values() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let family = db.default_column_family();
+    let keys = ["a", "b", "c"];
+    keys.iter().for_each(|key| db.put(key, "v".repeat(10)).unwrap());
+    for merge_operand_count_threshold in [None, Some(7)] {
+        let read = ReadOptions {
+            value_size_soft_limit: 15,
+            merge_operand_count_threshold,
+            ..ReadOptions::default()
+        };
+        let pairs: Vec<_> = keys.map(|key| (&family, key.as_bytes())).into();
+        let outputs = db.multi_get_with_metadata(&read, &pairs);
+        let found: Vec<_> = outputs.iter().map(Result::is_ok).collect();
+        assert_eq!(found, [true, true, false], "{merge_operand_count_threshold:?}");
+        assert_eq!(outputs[2].as_ref().unwrap_err().kind(), ErrorKind::Aborted);
     }
 }

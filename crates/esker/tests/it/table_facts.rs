@@ -199,6 +199,16 @@ fn sums_are_those_of_all_families_and_shared_caches_count_once() {
 }
 
 #[test]
+fn a_sum_beyond_64_bits_is_the_largest_number() {
+    let (db, _) = three_tables();
+    db.create_column_family("other", &Default::default()).unwrap();
+    // Without a job no table is obsolete.
+    let least = "rocksdb.min-obsolete-sst-number-to-keep";
+    assert_eq!(db.int_property(least), Some(u64::MAX));
+    assert_eq!(db.aggregated_int_property(least), Some(u64::MAX));
+}
+
+#[test]
 fn a_reset_of_statistics_begins_their_text_again() {
     let (db, clock) = three_tables();
     let written = |db: &Db| {
