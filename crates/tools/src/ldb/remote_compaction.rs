@@ -3,7 +3,8 @@
 //!
 //! In: `JOB_DIR/input.bin`, which the primary writes once. Out: `JOB_DIR/result.bin`, which the
 //! worker writes, and tables in `JOB_DIR/output`. Both files appear whole or not at all, and have
-//! the bytes of RocksDB 11.8: either side may be RocksDB's tool.
+//! the bytes of RocksDB 11.8: either side may be RocksDB's tool. Unlike RocksDB's, both commands
+//! refuse a directory with files of an earlier job.
 
 use super::session::{Opened, Session, db_path};
 use super::{Common, Out};
@@ -31,7 +32,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct JobFlags {
-    /// Directory of the job's files, the same for both commands
+    /// Directory of the job's files, the same for both commands; each job needs one of its own
     #[arg(long)]
     job_dir: PathBuf,
     /// Seconds to wait for the other command
@@ -54,6 +55,18 @@ fn poll(env: &Env, path: &Path, timeout: u64, is_cancelled: &AtomicBool) -> Opti
         env.clock.sleep(POLL);
     }
     None
+}
+
+/// Checks that the job's directory has none of these files: they would be those of an earlier job.
+fn refuse_earlier(env: &Env, flags: &JobFlags, names: &[&str]) -> CommandOutcome {
+    for name in names {
+        let path = flags.job_dir.join(name);
+        if env.fs.file_exists(&path)? {
+            let path = path.display();
+            return Err(Failure::new(format_args!("{path} is of an earlier job: name another job_dir")));
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file that appears whole or not at all.
@@ -106,6 +119,8 @@ impl CompactionService for LocalFiles {
 /// Compacts the column family through a worker.
 pub(super) fn primary(session: &mut Session, flags: &JobFlags, host: &Host, out: &mut Out) -> CommandOutcome {
     host.fs().create_dir_if_missing(&flags.job_dir)?;
+    // The result of an earlier job may be complete: its tables have the values of that time.
+    refuse_earlier(&host.env(), flags, &[INPUT, RESULT])?;
     let service: Arc<dyn CompactionService> = Arc::new(LocalFiles {
         env: host.env(),
         dir: flags.job_dir.clone(),
@@ -130,6 +145,7 @@ pub(super) fn primary(session: &mut Session, flags: &JobFlags, host: &Host, out:
 pub(super) fn worker(common: &Common, flags: &JobFlags, host: &Host, out: &mut Out) -> CommandOutcome {
     let db = db_path(common)?;
     let (env, input) = (host.env(), flags.job_dir.join(INPUT));
+    refuse_earlier(&env, flags, &[RESULT])?;
     let job = poll(&env, &input, flags.timeout, &AtomicBool::new(false)).ok_or_else(|| {
         Failure::new(format_args!("Timed out ({}s) waiting for {}", flags.timeout, input.display()))
     })?;

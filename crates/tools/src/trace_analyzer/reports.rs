@@ -1,4 +1,4 @@
-//! QueryReport files, in the forms of RocksDB's tool.
+//! Report files, in the forms of RocksDB's tool.
 
 use super::stats::{FamilyStats, Queries, QueryKind};
 use super::{AnalyzerOptions, key_text};

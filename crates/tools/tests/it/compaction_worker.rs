@@ -436,4 +436,12 @@ fn two_commands_of_ldb_share_a_compaction() {
     db.close().expect("closes");
     drop(db);
     assert!(alone("remote_compaction_primary").contains("CompactRange: "));
+    // Neither command takes files of an earlier job for those of this one.
+    for (command, file) in [("primary", "job/input.bin"), ("worker", "job/result.bin")] {
+        let refused = esker(&["ldb", &flags[0], &format!("remote_compaction_{command}"), &flags[1]]).failed();
+        assert!(refused.contains(&format!("{} is of an earlier job", text(file))), "{refused}");
+    }
+    std::fs::remove_file(dir.join("job/input.bin")).expect("removed");
+    let stale = esker(&["ldb", &flags[0], "remote_compaction_primary", &flags[1]]).failed();
+    assert!(stale.contains(&format!("{} is of an earlier job", text("job/result.bin"))), "{stale}");
 }
