@@ -3,16 +3,17 @@
 //! In: [`iostats_add!`] and [`iostats_time!`] at files. Out: [`IoStatsContext::current`], for the
 //! thread. Names are RocksDB's (`include/rocksdb/iostats_context.h`).
 //!
-//! Counts are kept at every level of [`PerfLevel`](crate::perf_context::PerfLevel), as in RocksDB;
-//! times from `EnableTimeExceptForMutex` on, processor times from
-//! `EnableTimeAndCpuTimeExceptForMutex` on. Cost of a count: one addition to a thread-local number
-//! beside a call of the system. Cost of a time that the level leaves out: one thread-local read and
-//! a comparison.
+//! Counts are kept, unless [`IoStatsContext::disable_iostats`] says no, at every level of
+//! [`PerfLevel`](crate::perf_context::PerfLevel), as in RocksDB; times from
+//! `EnableTimeExceptForMutex` on, processor times from `EnableTimeAndCpuTimeExceptForMutex` on.
+//! Cost of a count: one addition to a thread-local number beside a call of the system. Cost of a
+//! time that the level leaves out: one thread-local read and a comparison.
 //!
 //! [`iostats_add!`]: crate::iostats_add
 //! [`iostats_time!`]: crate::iostats_time
 
 use crate::thread_numbers::thread_numbers;
+use std::cell::Cell;
 
 thread_numbers! {
     /// A copy of a thread's numbers since its last reset.
@@ -28,7 +29,12 @@ thread_numbers! {
     /// ```
     #[non_exhaustive]
     IoStatsContext,
-    LiveIoStats {}, with_live_iostats,
+    LiveIoStats {
+        is_off: Cell<bool> = Cell::new(false),
+        pool: Cell<u8> = Cell::new(NO_POOL),
+    },
+    with_live_iostats,
+    drop_nothing,
     bytes_read,
     bytes_written,
     open_nanos,
@@ -57,12 +63,48 @@ thread_numbers! {
     unknown_last_level_read_count,
 }
 
+/// The pool of a thread of the user: RocksDB's `Env::Priority::TOTAL`.
+const NO_POOL: u8 = 4;
+
+const fn drop_nothing() {}
+
+impl IoStatsContext {
+    /// Counts no bytes of this thread from now on, or counts them again; times go on by the level.
+    /// For work of a program that is not to appear in the numbers of a request.
+    ///
+    /// ```
+    /// use esker_base::iostats_context::IoStatsContext;
+    ///
+    /// let former = IoStatsContext::disable_iostats(true);
+    /// // … a read that nobody asked about …
+    /// IoStatsContext::disable_iostats(former);
+    /// ```
+    /// Returns what was before.
+    pub fn disable_iostats(disable: bool) -> bool {
+        with_live_iostats(|live| live.is_off.replace(disable))
+    }
+
+    /// The pool of this thread, by RocksDB's `Env::Priority`: 0 for BOTTOM, 1 for LOW, 2 for HIGH,
+    /// and 4 (`TOTAL`) for a thread of no pool.
+    pub fn thread_pool_id() -> u64 {
+        with_live_iostats(|live| u64::from(live.pool.get()))
+    }
+}
+
+/// Notes the pool of this thread. For pools.
+#[doc(hidden)]
+pub fn set_thread_pool_id(pool: u8) {
+    with_live_iostats(|live| live.pool.set(pool));
+}
+
 /// `iostats_add!(bytes_read, n)`: adds `n` (a `u64`) to a number of this thread.
 #[macro_export]
 macro_rules! iostats_add {
     ($field:ident, $amount:expr) => {
         $crate::iostats_context::with_live_iostats(|live| {
-            live.$field.set(live.$field.get().wrapping_add($amount));
+            if !live.is_off.get() {
+                live.$field.set(live.$field.get().wrapping_add($amount));
+            }
         })
     };
 }
@@ -99,7 +141,6 @@ macro_rules! iostats_time {
 mod tests {
     use super::*;
     use crate::perf_context::{PerfLevel, set_perf_level};
-    use std::cell::Cell;
 
     struct Ticking(Cell<u64>);
 
@@ -132,6 +173,12 @@ mod tests {
             let io = IoStatsContext::current();
             assert_eq!((io.read_nanos, io.cpu_read_nanos), (20, 21));
             assert_eq!(io.to_string(), "bytes_read = 3, read_nanos = 20, cpu_read_nanos = 21");
+            assert!(!IoStatsContext::disable_iostats(true));
+            iostats_add!(bytes_read, 3);
+            assert!(IoStatsContext::disable_iostats(false));
+            iostats_add!(bytes_read, 1);
+            assert_eq!(IoStatsContext::current().bytes_read, 4);
+            assert_eq!(IoStatsContext::thread_pool_id(), 4);
             IoStatsContext::reset();
             assert_eq!(IoStatsContext::current(), IoStatsContext::default());
         };

@@ -4,11 +4,17 @@
 //! [`PerfContext::current`], for the thread. Names are RocksDB's (`include/rocksdb/perf_context.h`,
 //! `perf_level.h`).
 //!
-//! Cost of a count that the level leaves out: one thread-local read and a comparison.
+//! Cost of a count that the level leaves out: one thread-local read and a comparison. Counts by
+//! level of the tree ([`PerfContextByLevel`]) are on for threads that ask for them. For all others
+//! they cost a comparison where a filter was asked, a block missed, or an answer found.
 //!
 //! [`perf_count!`]: crate::perf_count
 //! [`perf_add!`]: crate::perf_add
 //! [`perf_time!`]: crate::perf_time
+
+mod by_level;
+
+pub use by_level::{PerfContextByLevel, count_at_level};
 
 use crate::thread_numbers::thread_numbers;
 use std::cell::Cell;
@@ -35,7 +41,12 @@ pub enum PerfLevel {
 thread_numbers! {
     /// A copy of a thread's numbers since its last reset.
     PerfContext,
-    LivePerfContext { level: Cell<PerfLevel> = Cell::new(PerfLevel::EnableCount), }, with_live,
+    LivePerfContext {
+        level: Cell<PerfLevel> = Cell::new(PerfLevel::EnableCount),
+        detail: Cell<u8> = Cell::new(PerfLevel::EnableCount as u8),
+    },
+    with_live,
+    by_level::reset,
     user_key_comparison_count,
     block_cache_hit_count,
     block_read_count,
@@ -166,7 +177,27 @@ pub fn perf_level() -> PerfLevel {
 
 /// Sets this thread's level.
 pub fn set_perf_level(level: PerfLevel) {
-    with_live(|live| live.level.set(level));
+    with_live(|live| {
+        live.level.set(level);
+        live.detail.set(level as u8 | live.detail.get() & BY_LEVEL);
+    });
+}
+
+/// The bit of a thread's detail that stands above its level: counts by level of the tree are on.
+const BY_LEVEL: u8 = 16;
+
+/// Whether this thread counts by level of the tree, or measures times.
+#[doc(hidden)]
+#[inline]
+pub fn is_detailed() -> bool {
+    with_live(|live| live.detail.get() >= PerfLevel::EnableTimeExceptForMutex as u8)
+}
+
+/// Whether this thread counts by level of the tree.
+#[doc(hidden)]
+#[inline]
+pub fn counts_by_level() -> bool {
+    with_live(|live| live.detail.get() >= BY_LEVEL | PerfLevel::EnableCount as u8)
 }
 
 /// The time, if this thread's level is `level` or higher. For the macros, which have the measured

@@ -5,11 +5,11 @@
 
 /// Makes a struct of numbers, and those of the calling thread behind it. In braces stand the fields
 /// of a thread that are no numbers, with their first values; behind them the name of the function
-/// that lends the thread's numbers.
+/// that lends the thread's numbers, and that of a function that a reset calls.
 macro_rules! thread_numbers {
     (
         $(#[$attribute:meta])* $copy:ident,
-        $live:ident { $($other:ident: $type:ty = $first:expr,)* }, $with:ident,
+        $live:ident { $($other:ident: $type:ty = $first:expr,)* }, $with:ident, $reset:path,
         $($field:ident,)*
     ) => {
         $(#[$attribute])*
@@ -27,6 +27,7 @@ macro_rules! thread_numbers {
             /// Sets all numbers of this thread to zero.
             pub fn reset() {
                 $with(|live| { $(live.$field.set(0);)* });
+                $reset();
             }
 
             /// Name and value of each number, in RocksDB's order.

@@ -85,6 +85,7 @@ impl rocksdb_compactionjobinfo_t {
                 largest_output_key_prefix: info.largest_output_key_prefix.clone(),
                 is_full_compaction: info.is_full_compaction,
                 is_manual_compaction: info.is_manual_compaction,
+                is_remote_compaction: info.is_remote_compaction,
             },
             input_files: info.input_files.iter().map(|path| path_bytes(path)).collect(),
             output_files: info.output_files.iter().map(|path| path_bytes(path)).collect(),
@@ -321,6 +322,8 @@ pub struct rocksdb_compaction_job_stats_t {
     pub is_full_compaction: bool,
     /// Whether the user requested the compaction.
     pub is_manual_compaction: bool,
+    /// Whether a worker ran the compaction.
+    pub is_remote_compaction: bool,
 }
 
 /// Defines statistics that Esker's compactions do not have.
@@ -336,12 +339,6 @@ macro_rules! constant_stats {
 
 constant_stats! {
     fn rocksdb_compaction_job_stats_has_accurate_num_input_records -> u8 = 1;
-    fn rocksdb_compaction_job_stats_num_filtered_input_files -> usize = 0;
-    fn rocksdb_compaction_job_stats_num_filtered_input_files_at_output_level -> usize = 0;
-    fn rocksdb_compaction_job_stats_total_skipped_input_bytes -> u64 = 0;
-    fn rocksdb_compaction_job_stats_is_remote_compaction -> u8 = 0;
-    fn rocksdb_compaction_job_stats_file_range_sync_nanos -> u64 = 0;
-    fn rocksdb_compaction_job_stats_file_prepare_write_nanos -> u64 = 0;
 }
 
 /// Describes a file of a compaction.

@@ -152,6 +152,7 @@ pub unsafe extern "C" fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t {
         largest: Vec::new(),
         smallest_seqno: SequenceNumber(0),
         largest_seqno: SequenceNumber(0),
+        num_reads_sampled: 0,
         being_compacted: false,
         num_entries: 0,
         num_deletions: 0,

@@ -84,6 +84,8 @@ pub struct RateLimiter {
     /// Bytes a second. A copy of the value in `state`, whose lock may be held for ever in a forked
     /// child.
     rate: AtomicU64,
+    /// The most that one request gets at once; 0: the bytes of a period.
+    single_burst_bytes: AtomicU64,
     state: PerProcess<Mutex<State>>,
 }
 
@@ -127,8 +129,15 @@ impl RateLimiter {
     ) -> RateLimiter {
         let (refill_period_micros, fairness) = (refill_period_micros.max(1), fairness.clamp(1, 100));
         let rate = AtomicU64::new(bytes_per_second.max(1));
-        let auto_tuned_up_to = None;
-        RateLimiter { refill_period_micros, fairness, mode, auto_tuned_up_to, rate, state: PerProcess::new() }
+        RateLimiter {
+            refill_period_micros,
+            fairness,
+            mode,
+            auto_tuned_up_to: None,
+            rate,
+            single_burst_bytes: AtomicU64::new(0),
+            state: PerProcess::new(),
+        }
     }
 
     /// [`RateLimiter::new`] with a rate that follows demand. It lies between a twentieth of
@@ -201,9 +210,30 @@ impl RateLimiter {
         self.rate.store(state.bytes_per_second, Ordering::Relaxed);
     }
 
-    /// The most that one request gets at once: the bytes of a period.
+    /// The most that one request gets at once: the bytes of a period, unless
+    /// [`set_single_burst_bytes`](Self::set_single_burst_bytes) says otherwise.
     pub fn single_burst_bytes(&self) -> u64 {
-        self.state().lock().refill_bytes(self.refill_period_micros)
+        match self.single_burst_bytes.load(Ordering::Relaxed) {
+            0 => self.state().lock().refill_bytes(self.refill_period_micros),
+            bytes => bytes,
+        }
+    }
+
+    /// Sets the most that one request gets at once, from the next request on; 0 stands for the
+    /// bytes of a period, and follows the rate. Less lets requests of other priorities come between
+    /// the pieces of a large one earlier; more saves pieces. The rate stays.
+    ///
+    /// ```
+    /// use esker_env::{RateLimiter, RateLimiterMode};
+    ///
+    /// let limiter = RateLimiter::new(10 << 20, 100_000, 10, RateLimiterMode::WritesOnly);
+    /// limiter.set_single_burst_bytes(64 << 10);
+    /// assert_eq!(limiter.single_burst_bytes(), 64 << 10);
+    /// limiter.set_single_burst_bytes(0);
+    /// assert_eq!(limiter.single_burst_bytes(), 1 << 20);
+    /// ```
+    pub fn set_single_burst_bytes(&self, bytes: u64) {
+        self.single_burst_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes granted so far, to one priority or to all.
@@ -216,6 +246,13 @@ impl RateLimiter {
     pub fn total_requests(&self, priority: Option<IoPriority>) -> u64 {
         let totals = self.state().lock().total_requests;
         priority.map_or_else(|| totals.iter().sum(), |p| totals[p as usize])
+    }
+
+    /// Requests that wait now, of one priority or of all.
+    pub fn total_pending_requests(&self, priority: Option<IoPriority>) -> u64 {
+        let state = self.state().lock();
+        let queue = |p: IoPriority| state.queues[p as usize].len() as u64;
+        priority.map_or_else(|| state.queues.iter().map(|queue| queue.len() as u64).sum(), queue)
     }
 
     fn request_piece(&self, bytes: u64, priority: IoPriority, clock: &dyn Clock) -> Wait {

@@ -20,6 +20,7 @@
 //!     parent's threads and jobs.
 
 use crate::thread_status::ThreadRegistry;
+use esker_base::iostats_context::set_thread_pool_id;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::PerProcess;
 use esker_base::sync::process::atomic::AtomicUsize;
@@ -49,6 +50,15 @@ pub enum Priority {
 impl Priority {
     /// All priorities.
     pub const ALL: [Priority; 3] = [Priority::High, Priority::Low, Priority::Bottom];
+
+    /// RocksDB's number of the pool: `Env::Priority`.
+    const fn pool_id(self) -> u8 {
+        match self {
+            Priority::Bottom => 0,
+            Priority::Low => 1,
+            Priority::High => 2,
+        }
+    }
 
     const fn thread_name(self) -> &'static str {
         match self {
@@ -345,6 +355,7 @@ impl Queue {
     /// Runs jobs on thread `index` until the thread must end.
     fn work(&self, index: usize) {
         self.registry.register(self.priority.into());
+        set_thread_pool_id(self.priority.pool_id());
         let mut state = self.state.lock();
         loop {
             // Lowering the limit wakes all threads, so that no job's wake-up is lost on a thread

@@ -137,6 +137,17 @@ named! {
     }
 }
 
+named! {
+    /// The wait of a thread.
+    StateType {
+        /// None, or unknown.
+        #[default]
+        Unknown = "",
+        /// For a mutex.
+        MutexWait = "Mutex Wait",
+    }
+}
+
 /// Number of properties of an operation.
 const PROPERTIES: usize = 6;
 
@@ -190,6 +201,9 @@ pub struct ThreadStatus {
     pub operation_stage: OperationStage,
     /// Numbers about the operation: see [`ThreadStatus::properties`].
     pub op_properties: [u64; PROPERTIES],
+    /// The wait of the thread: always [`StateType::Unknown`], as in RocksDB, which notes a wait in
+    /// its own tests alone.
+    pub state_type: StateType,
 }
 
 impl ThreadStatus {
@@ -335,6 +349,7 @@ impl Slot {
             op_elapsed_micros: if is_running { now.saturating_sub(operation.began_at) } else { 0 },
             operation_stage: stage,
             op_properties: operation.properties,
+            state_type: StateType::Unknown,
         }
     }
 }

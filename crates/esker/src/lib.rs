@@ -168,7 +168,7 @@ mod tests;
 /// The operations of threads: the items of [`Env::get_thread_list`].
 pub mod thread_status {
     pub use esker_env::thread_status::{
-        CompactionProperty, FlushProperty, OperationStage, OperationType, ThreadStatus, ThreadType,
+        CompactionProperty, FlushProperty, OperationStage, OperationType, StateType, ThreadStatus, ThreadType,
     };
 }
 pub mod trace;

@@ -111,8 +111,7 @@ fn described(env: &JavaEnv<'_>, file: &LiveFileMetaData) -> NativeResult<Referen
         long(file.largest_seqno.0.cast_signed()),
         reference(env.new_bytes(&file.smallest_key)?),
         reference(env.new_bytes(&file.largest_key)?),
-        // The engine samples no reads.
-        long(0),
+        long(file.num_reads_sampled.cast_signed()),
         boolean(file.being_compacted),
         long(file.num_entries.cast_signed()),
         long(file.num_deletions.cast_signed()),

@@ -154,6 +154,8 @@ pub(crate) struct BlockSource {
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// The table's level when it was opened, for counts by level; `u32::MAX`: none.
+    pub(crate) level: u32,
     /// The table's family, level and number, for traces. `None` if nothing is traced.
     pub(crate) traced: Option<Box<TracedTable>>,
     /// The clock for the deadlines of reads.
@@ -225,7 +227,7 @@ impl BlockSource {
     #[inline]
     pub(crate) fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.lookup(&self.key(handle))?;
-        counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        counts::cache_hit(self.statistics.as_ref(), kind, self.level, || block.memory_usage());
         self.trace_access(handle, kind, &block, true, false);
         Some(block)
     }
@@ -240,7 +242,7 @@ impl BlockSource {
         guard: &'g Guard,
     ) -> Option<BlockLoan<'g>> {
         let block = self.cache.as_ref()?.lookup_under(&self.key(handle), guard)?;
-        counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        counts::cache_hit(self.statistics.as_ref(), kind, self.level, || block.memory_usage());
         self.trace_access(handle, kind, &block, true, false);
         Some(block)
     }
@@ -391,7 +393,7 @@ impl BlockSource {
     /// `Incomplete`: `read_tier` forbids it · `TimedOut`.
     fn begin_read(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Result<()> {
         if self.cache.is_some() {
-            counts::cache_miss(self.statistics.as_ref(), kind);
+            counts::cache_miss(self.statistics.as_ref(), kind, self.level);
         }
         if options.read_tier == TableReadTier::BlockCache {
             return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));

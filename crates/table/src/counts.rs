@@ -1,7 +1,7 @@
 //! Counters of block lookups, reads and filters: RocksDB's tickers and perf context.
 
 use crate::block_source::BlockKind;
-use esker_base::perf_context::{PerfLevel, perf_level};
+use esker_base::perf_context::{count_at_level, counts_by_level, is_detailed};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::{IoActivity, perf_add, perf_count};
 use esker_cache::InsertOutcome;
@@ -10,17 +10,22 @@ use esker_env::Clock;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Counts a cache hit. `charge`: the block's charge in bytes.
+/// Counts a cache hit. `level`: that of the table · `charge`: the block's charge in bytes.
 #[inline]
-pub(crate) fn cache_hit(statistics: Option<&Arc<Statistics>>, kind: BlockKind, charge: impl Fn() -> usize) {
+pub(crate) fn cache_hit(
+    statistics: Option<&Arc<Statistics>>,
+    kind: BlockKind,
+    level: u32,
+    charge: impl Fn() -> usize,
+) {
     perf_count!(block_cache_hit_count);
     match kind {
         BlockKind::Index => perf_count!(block_cache_index_hit_count),
         BlockKind::Filter => perf_count!(block_cache_filter_hit_count),
         BlockKind::Data | BlockKind::Meta => {}
     }
-    if perf_level() >= PerfLevel::EnableTimeExceptForMutex {
-        cached_bytes(kind, charge() as u64);
+    if is_detailed() {
+        detailed_hit(kind, level, charge() as u64);
     }
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::BlockCacheHit, 1);
@@ -37,7 +42,8 @@ pub(crate) fn cache_hit(statistics: Option<&Arc<Statistics>>, kind: BlockKind, c
 }
 
 #[cold]
-fn cached_bytes(kind: BlockKind, charge: u64) {
+fn detailed_hit(kind: BlockKind, level: u32, charge: u64) {
+    count_at_level(level, |level| level.block_cache_hit_count += 1);
     perf_add!(block_cache_read_byte, charge);
     match kind {
         BlockKind::Index => perf_add!(block_cache_index_read_byte, charge),
@@ -80,7 +86,8 @@ pub(crate) fn secondary_promotion(statistics: Option<&Arc<Statistics>>, admissio
 }
 
 /// The block was not in the cache.
-pub(crate) fn cache_miss(statistics: Option<&Arc<Statistics>>, kind: BlockKind) {
+pub(crate) fn cache_miss(statistics: Option<&Arc<Statistics>>, kind: BlockKind, level: u32) {
+    count_at_level(level, |level| level.block_cache_miss_count += 1);
     let Some(statistics) = statistics else { return };
     statistics.record_tick(Ticker::BlockCacheMiss, 1);
     let of_kind = match kind {
@@ -264,31 +271,42 @@ pub(crate) fn checksum_computed(statistics: Option<&Arc<Statistics>>, fits: bool
 
 /// Counts a query of a filter with a whole key.
 #[inline]
-pub(crate) fn filter_asked(statistics: Option<&Arc<Statistics>>, passes: bool) {
-    count_hit(passes);
+pub(crate) fn filter_asked(statistics: Option<&Arc<Statistics>>, level: u32, passes: bool) {
+    count_hit(level, passes);
     if let Some(statistics) = statistics {
         let answer = if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful };
         statistics.record_tick(answer, 1);
     }
 }
 
-fn count_hit(passes: bool) {
+#[inline]
+fn count_hit(level: u32, passes: bool) {
     if passes {
         perf_count!(bloom_sst_hit_count);
     } else {
         perf_count!(bloom_sst_miss_count);
     }
+    if counts_by_level() {
+        count_at_level(level, |level| match passes {
+            true => level.bloom_filter_full_positive += 1,
+            false => level.bloom_filter_useful += 1,
+        });
+    }
 }
 
 /// Counts a query of a filter with the prefix of a lookup's key.
 #[cold]
-pub(crate) fn prefix_asked_by_get(statistics: Option<&Arc<Statistics>>, passes: bool) {
-    count_hit(passes);
+pub(crate) fn prefix_asked_by_get(statistics: Option<&Arc<Statistics>>, level: u32, passes: bool) {
+    count_hit(level, passes);
     prefix_asked(statistics, passes);
 }
 
 /// Counts a key that the filter let pass and the table had.
-pub(crate) fn filter_was_right(statistics: &Arc<Statistics>, whole_keys: bool) {
+pub(crate) fn filter_was_right(statistics: Option<&Arc<Statistics>>, level: u32, whole_keys: bool) {
+    if counts_by_level() {
+        count_at_level(level, |level| level.bloom_filter_full_true_positive += 1);
+    }
+    let Some(statistics) = statistics else { return };
     let right =
         if whole_keys { Ticker::BloomFilterFullTruePositive } else { Ticker::BloomFilterPrefixTruePositive };
     statistics.record_tick(right, 1);

@@ -263,7 +263,7 @@ impl TableReader {
             }
         }
         for i in 0..batch.len() {
-            counts::filter_asked(self.source.statistics.as_ref(), i < passed.len());
+            counts::filter_asked(self.source.statistics.as_ref(), self.source.level, i < passed.len());
         }
         Ok(passed)
     }
@@ -489,11 +489,9 @@ impl TableReader {
         if more && place.may_continue_behind {
             missing = self.get_behind(access, handle, target, &mut visit)?;
         }
-        if is_there
-            && (self.whole_keys || self.has_prefix_filter())
-            && let Some(statistics) = &self.source.statistics
-        {
-            counts::filter_was_right(statistics, self.whole_keys);
+        if is_there && (self.whole_keys || self.has_prefix_filter()) {
+            let statistics = self.source.statistics.as_ref();
+            counts::filter_was_right(statistics, self.source.level, self.whole_keys);
         }
         Ok(missing)
     }

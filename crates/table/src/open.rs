@@ -271,6 +271,7 @@ pub(crate) fn first_source(
         index_priority: if high { CachePriority::High } else { CachePriority::Low },
         index_shape: None,
         statistics: options.statistics.clone(),
+        level: level_of(options),
         traced: traced(options),
         clock: options.clock.clone(),
         has_key_prefixes: footer.format_version >= 8,
@@ -280,11 +281,14 @@ pub(crate) fn first_source(
     }
 }
 
+fn level_of(options: &TableReaderOptions) -> u32 {
+    options.level.and_then(|level| u32::try_from(level).ok()).unwrap_or(u32::MAX)
+}
+
 /// The table's family, level and number, for traces.
 fn traced(options: &TableReaderOptions) -> Option<Box<TracedTable>> {
     let (tracer, family_name) = options.tracer.clone()?;
-    let level = options.level.and_then(|level| u32::try_from(level).ok()).unwrap_or(u32::MAX);
-    Some(Box::new(TracedTable { tracer, family_name, level, number: options.file_number }))
+    Some(Box::new(TracedTable { tracer, family_name, level: level_of(options), number: options.file_number }))
 }
 
 /// Reads the properties. An ingestion may have written a sequence number into the block later,

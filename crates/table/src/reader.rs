@@ -8,8 +8,8 @@ use crate::iter::TableIter;
 use crate::open;
 use crate::options::{TableReadOptions, TableReaderOptions};
 use crate::readahead::{ReadPace, ScanLength};
+use esker_base::perf_context::counts_by_level;
 use esker_base::prefix::SliceTransformRef;
-use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
 use esker_cache::{Guarded, Reservation, Role};
@@ -265,7 +265,7 @@ impl TableReader {
     #[inline]
     pub(crate) fn count_asked(&self, passes: bool) {
         let count = if self.whole_keys { counts::filter_asked } else { counts::prefix_asked_by_get };
-        count(self.source.statistics.as_ref(), passes);
+        count(self.source.statistics.as_ref(), self.source.level, passes);
     }
 
     /// Calls `read`, and counts the filter's answer as right if the key is there.
@@ -275,17 +275,17 @@ impl TableReader {
         visit: Visit<'_>,
         read: &mut dyn FnMut(Visit<'_>) -> Result<Option<Missing>>,
     ) -> Result<Option<Missing>> {
-        let asks = |_: &&Arc<Statistics>| self.whole_keys || self.has_prefix_filter();
-        let Some(statistics) = self.source.statistics.as_ref().filter(asks) else {
+        let statistics = self.source.statistics.as_ref();
+        if statistics.is_none() && !counts_by_level() || !(self.whole_keys || self.has_prefix_filter()) {
             return read(visit);
-        };
+        }
         let mut is_there = false;
         let found = read(&mut |key, value| {
             is_there = true;
             visit(key, value)
         });
         if is_there {
-            counts::filter_was_right(statistics, self.whole_keys);
+            counts::filter_was_right(statistics, self.source.level, self.whole_keys);
         }
         found
     }

@@ -57,3 +57,33 @@ fn threads_are_apart() {
         assert_eq!(PerfContext::current().iter().next(), Some(("user_key_comparison_count", 1)));
     });
 }
+
+#[test]
+fn counts_by_level_are_there_once_a_thread_asks_for_them() {
+    on_a_new_thread(|| {
+        let count = || count_at_level(5, |level| level.bloom_filter_useful += 1);
+        count();
+        assert!(PerfContext::level_to_perf_context().is_empty() && !is_detailed());
+        PerfContext::enable_per_level_perf_context();
+        count();
+        count_at_level(0, |level| level.user_key_return_count += 2);
+        set_perf_level(PerfLevel::Disable);
+        count();
+        set_perf_level(PerfLevel::EnableCount);
+        assert!(is_detailed() && counts_by_level() && PerfContext::per_level_perf_context_enabled());
+        PerfContext::disable_per_level_perf_context();
+        count();
+        PerfContext::reset();
+        let texts = || {
+            let levels = PerfContext::level_to_perf_context();
+            levels.iter().map(|(level, counts)| format!("{level}: {counts}")).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(texts(), "0: user_key_return_count = 2; 5: bloom_filter_useful = 1");
+        on_a_new_thread(|| assert!(PerfContext::level_to_perf_context().is_empty()));
+        PerfContext::enable_per_level_perf_context();
+        PerfContext::reset();
+        assert_eq!(texts(), "0: ; 5: ", "as in RocksDB");
+        PerfContext::clear_per_level_perf_context();
+        assert!(PerfContext::level_to_perf_context().is_empty() && !counts_by_level());
+    });
+}

@@ -154,6 +154,31 @@ fn waiting(limiter: &RateLimiter, each: usize) {
 }
 
 #[test]
+fn waiting_requests_are_counted_by_priority() {
+    let limiter = limiter(1_000_000);
+    assert_eq!(limiter.total_pending_requests(None), 0);
+    waiting(&limiter, 3);
+    assert_eq!(limiter.total_pending_requests(None), 12);
+    assert_eq!(limiter.total_pending_requests(Some(IoPriority::Mid)), 3);
+    limiter.state().lock().refill_and_grant(0, 100_000, 10);
+    assert_eq!(limiter.total_pending_requests(None), 0);
+}
+
+#[test]
+fn a_burst_bounds_the_pieces_and_not_the_rate() {
+    let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
+    for (burst, pieces) in [(0, 10), (10_000, 100), (500_000, 2)] {
+        limiter.set_single_burst_bytes(burst);
+        let (requests, slept) = (limiter.total_requests(None), clock.slept());
+        limiter.request(1_000_000, IoPriority::Low, WRITE, &clock, None);
+        assert_eq!(limiter.total_requests(None) - requests, pieces);
+        let millis = (clock.slept() - slept).as_millis();
+        assert!((900..=1_000).contains(&millis), "burst {burst}: {millis} ms");
+    }
+    assert_eq!(limiter.single_burst_bytes(), 500_000);
+}
+
+#[test]
 fn priorities_go_first_but_no_request_starves() {
     // Each period grants one byte, to the request with the highest priority.
     let limiter = RateLimiter::new(10, 100_000, 10, RateLimiterMode::AllIo);

@@ -3,6 +3,7 @@
 //! In: the work of one thread. Out: its nanoseconds in writes and syncs, from the thread's
 //! `IoStatsContext`. While they are measured, the thread's level counts times.
 
+use crate::merge::compaction_iter::CompactionIteratorStats;
 use esker_base::iostats_context::IoStatsContext;
 use esker_base::perf_context::{PerfLevel, perf_level, set_perf_level};
 
@@ -21,11 +22,13 @@ impl IoTimes {
         IoTimes { level, before: IoStatsContext::current() }
     }
 
-    /// Ends, and returns the nanoseconds of writes and of syncs.
-    pub(super) fn end(self) -> (u64, u64) {
-        let now = IoStatsContext::current();
-        let since = |now: u64, before: u64| now.saturating_sub(before);
-        (since(now.write_nanos, self.before.write_nanos), since(now.fsync_nanos, self.before.fsync_nanos))
+    /// Ends, and sets the nanoseconds of writes, syncs and preparations.
+    pub(super) fn end(self, stats: &mut CompactionIteratorStats) {
+        let (now, before) = (IoStatsContext::current(), &self.before);
+        stats.file_write_nanos = now.write_nanos.saturating_sub(before.write_nanos);
+        stats.file_range_sync_nanos = now.range_sync_nanos.saturating_sub(before.range_sync_nanos);
+        stats.file_fsync_nanos = now.fsync_nanos.saturating_sub(before.fsync_nanos);
+        stats.file_prepare_write_nanos = now.prepare_write_nanos.saturating_sub(before.prepare_write_nanos);
     }
 }
 

@@ -623,5 +623,6 @@ fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64
         micros,
         cpu_micros: results.iter().map(|r| r.cpu_micros).sum(),
         range_dels_dropped: results.iter().map(|r| r.range_dels_dropped).sum(),
+        is_remote: results.iter().any(|r| r.is_remote),
     }
 }

@@ -179,7 +179,7 @@ pub(super) fn run(
     made.take(outputs);
     above.into_iter().for_each(|outputs| made.take(outputs));
     if let Some(times) = io_times {
-        (made.stats.file_write_nanos, made.stats.file_fsync_nanos) = times.end();
+        times.end(&mut made.stats);
     }
     made.stats += before;
     made.kept_for_snapshots = kept_for_snapshots(context, &made.files);

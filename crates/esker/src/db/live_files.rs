@@ -316,6 +316,7 @@ fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaD
         largest: file.largest.clone(),
         smallest_seqno: file.smallest_seqno,
         largest_seqno: file.largest_seqno,
+        num_reads_sampled: file.sampled_reads(),
         being_compacted: state.families.get(&cf.id).is_some_and(|f| f.running.is_input(file.number)),
         num_entries: counts.0,
         num_deletions: counts.1,

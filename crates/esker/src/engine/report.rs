@@ -49,6 +49,8 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) micros: u64,
     pub(crate) cpu_micros: u64,
     pub(crate) range_dels_dropped: u64,
+    /// Whether a worker of the compaction service takes part.
+    pub(crate) is_remote: bool,
 }
 
 impl CompactionReport<'_> {
@@ -333,7 +335,9 @@ impl Engine {
             oldest_snapshot_seqno: self.snapshots.with(SnapshotList::oldest_of_users),
         });
         if !self.listeners().is_empty() {
-            let info = self.compaction_info(&nothing_done_yet(job, cf, plan), &Ok(()));
+            let is_remote = self.options.compaction_service.is_some();
+            let report = CompactionReport { is_remote, ..nothing_done_yet(job, cf, plan) };
+            let info = self.compaction_info(&report, &Ok(()));
             self.listeners().iter().for_each(|l| l.on_compaction_begin(&info));
         }
     }
@@ -365,7 +369,13 @@ impl Engine {
     ) {
         if !self.listeners().is_empty() {
             let sizes = outputs.iter().map(|f| f.file_size);
-            let stats = job_stats(iteration, outputs.len() as u64, sizes.sum(), micros);
+            let stats = job_stats(
+                CompactionJobStats::default(),
+                iteration,
+                outputs.len() as u64,
+                sizes.sum(),
+                micros,
+            );
             let info = report.info(error.map_or(Ok(()), |e| Err(e.clone())), stats);
             self.listeners().iter().for_each(|l| l.on_subcompaction_completed(&info));
         }
@@ -499,6 +509,22 @@ impl Engine {
         let plan = report.plan;
         let output = |(_, f): &(usize, &FileMetaData)| report.cf.tables.paths().table(f.path_id, f.number);
         let at_output_level = plan.input_files().filter(|(level, _)| *level == plan.output_level).count();
+        let (files, bytes) = (plan.input_files().count() as u64, plan.input_bytes());
+        let input = if plan.skips_inputs() {
+            CompactionJobStats {
+                num_filtered_input_files: files,
+                num_filtered_input_files_at_output_level: at_output_level as u64,
+                total_skipped_input_bytes: bytes,
+                ..CompactionJobStats::default()
+            }
+        } else {
+            CompactionJobStats {
+                num_input_files: files,
+                num_input_files_at_output_level: at_output_level as u64,
+                total_input_bytes: bytes,
+                ..CompactionJobStats::default()
+            }
+        };
         CompactionJobInfo {
             cf_id: report.cf.id,
             cf_name: report.cf.name.clone(),
@@ -515,14 +541,12 @@ impl Engine {
             compaction_reason: plan.reason,
             compression: report.compression,
             stats: CompactionJobStats {
-                num_input_files: plan.input_files().count() as u64,
-                num_input_files_at_output_level: at_output_level as u64,
-                total_input_bytes: plan.input_bytes(),
                 num_blobs_read: report.blobs_read,
                 total_blob_bytes_read: report.blob_bytes_read,
                 num_output_files_blob: report.blob_files.len() as u64,
                 total_output_bytes_blob: report.blob_bytes_written(),
                 ..job_stats(
+                    input,
                     &report.iteration,
                     report.outputs.len() as u64,
                     report.outputs.iter().map(|(_, f)| f.file_size).sum(),
@@ -532,6 +556,7 @@ impl Engine {
             aborted: is_aborted(status, self.is_shutting_down()),
             is_full_compaction: plan.is_full,
             is_manual_compaction: plan.is_manual,
+            is_remote_compaction: report.is_remote,
             table_properties: self.properties_of_compaction(report, status),
             smallest_output_key_prefix: key_prefix(report.outputs.first().map(|(_, f)| &f.smallest)),
             largest_output_key_prefix: key_prefix(report.outputs.last().map(|(_, f)| &f.largest)),
@@ -685,6 +710,7 @@ fn nothing_done_yet<'a>(job: u64, cf: &'a ColumnFamily, plan: &'a CompactionPlan
         micros: 0,
         cpu_micros: 0,
         range_dels_dropped: 0,
+        is_remote: false,
     }
 }
 
@@ -708,8 +734,9 @@ fn key_prefix(internal_key: Option<&Vec<u8>>) -> Vec<u8> {
     user_key[..user_key.len().min(8)].to_vec()
 }
 
-/// Statistics of a compaction or one key range of it, from its entries and outputs.
+/// Statistics of a compaction or one key range of it, from its inputs, entries and outputs.
 fn job_stats(
+    input: CompactionJobStats,
     iteration: &CompactionIteratorStats,
     output_files: u64,
     output_bytes: u64,
@@ -728,8 +755,10 @@ fn job_stats(
         num_expired_deletion_records: iteration.dropped_obsolete,
         num_single_del_mismatch: iteration.single_deletion_mismatches,
         file_write_nanos: iteration.file_write_nanos,
+        file_range_sync_nanos: iteration.file_range_sync_nanos,
         file_fsync_nanos: iteration.file_fsync_nanos,
-        ..CompactionJobStats::default()
+        file_prepare_write_nanos: iteration.file_prepare_write_nanos,
+        ..input
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod batch;
+mod by_level;
 pub(crate) mod latest;
 pub(crate) mod multi_get;
 pub(crate) mod point;

@@ -17,12 +17,14 @@ mod waiting;
 pub(crate) use waiting::resume_multi_get;
 
 use super::answer::{Answer, LentValue};
+use super::by_level;
 use super::saver::Saver;
 use super::search::{ReadContext, SuspendedAt, SuspendedGet, count, hit_at};
 use crate::cf::SuperVersion;
 use crate::files::open_table::opened_file;
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
+use esker_base::perf_context::counts_by_level;
 use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
@@ -185,6 +187,7 @@ impl Batch<'_> {
                 continue;
             }
             let before = self.open.len();
+            let found_above = counts_by_level().then(|| self.found_keys());
             if number == 0 {
                 self.search_level0(level)
             } else {
@@ -194,7 +197,15 @@ impl Batch<'_> {
             for _ in self.open.len()..before - suspended {
                 count(self.context, hit_at(number));
             }
+            if let Some(found_above) = found_above {
+                by_level::found(number, self.found_keys() - found_above);
+            }
         }
+    }
+
+    #[cold]
+    fn found_keys(&self) -> usize {
+        self.savers.iter().filter(|saver| saver.found_value()).count()
     }
 
     fn search_level0(&mut self, level: &Level) {
@@ -286,7 +297,9 @@ impl Batch<'_> {
             settle: self.settle,
             suspend: &mut suspend,
         };
-        reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
+        by_level::timed(level, self.context.tables.clock(), || {
+            reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
+        });
     }
 
     fn finish(self, suspend: &mut dyn FnMut(usize, SuspendedGet)) {

@@ -87,6 +87,11 @@ impl Saver {
         matches!(self.state, State::Searching | State::Deleted)
     }
 
+    /// Whether the entries have a value, which may be the base of operands.
+    pub(crate) fn found_value(&self) -> bool {
+        matches!(self.state, State::Found(_) | State::Entity(_) | State::Blob(_) | State::Taken)
+    }
+
     /// A range tombstone at `sequence` covers the key.
     #[inline]
     pub(crate) fn cover(&mut self, sequence: SequenceNumber) {

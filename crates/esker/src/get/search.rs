@@ -12,6 +12,7 @@
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
 use super::answer::{Answer, LentValue};
+use super::by_level;
 use super::saver::{AnswerFinish, Saver};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::{TableRef, open_for, opened_file};
@@ -20,7 +21,7 @@ use crate::options::{ReadOptions, ReadTier};
 use crate::picker::can_be_asked;
 use crate::snapshot::{OwnNumbers, UnseenSections};
 use crate::version::{Candidates, FileMeta, Version};
-use esker_base::perf_context::{PerfLevel, perf_level};
+use esker_base::perf_context::{PerfLevel, is_detailed, perf_level};
 use esker_base::rng::split_mix;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -334,8 +335,8 @@ impl<'a, S: Sees> PointSearch<'a, S> {
     /// tier forbids a read of a file · the errors of [`Saver::finish`].
     #[inline]
     pub(crate) fn find(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
-        if perf_level() >= PerfLevel::EnableTimeExceptForMutex {
-            return self.find_timed(settle);
+        if is_detailed() {
+            return self.find_detailed(settle);
         }
         let context = self.context;
         if !self.saver.is_done() && !context.files_only {
@@ -368,36 +369,43 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         Some(SuspendedGet { saver: self.saver, at: None })
     }
 
-    /// [`PointSearch::find`] for a thread whose `PerfContext` has times. Its parts call `settle`
-    /// through a pointer, so that those of `find` keep one caller, which inlines them.
+    /// [`PointSearch::find`] for a thread whose `PerfContext` has times or counts by level. Its
+    /// parts call `settle` through a pointer, so that those of `find` keep one caller, which
+    /// inlines them.
     #[cold]
-    fn find_timed(mut self, settle: &mut dyn FnMut(Answer<'_>)) -> Option<SuspendedGet> {
+    fn find_detailed(mut self, settle: &mut dyn FnMut(Answer<'_>)) -> Option<SuspendedGet> {
         let (context, clock) = (self.context, self.context.tables.clock());
+        let with_times = perf_level() >= PerfLevel::EnableTimeExceptForMutex;
+        let now = || if with_times { clock.monotonic_nanos() } else { 0 };
         let with_cpu = perf_level() >= PerfLevel::EnableTimeAndCpuTimeExceptForMutex;
         let cpu_begun = with_cpu.then(|| clock.thread_cpu_nanos());
         let mut settle = |answer: Answer<'_>| {
-            perf_add!(get_read_bytes, answer.value_len() as u64);
+            if with_times {
+                perf_add!(get_read_bytes, answer.value_len() as u64);
+            }
             settle(answer);
         };
         if !self.saver.is_done() && !context.files_only {
-            let begun = clock.monotonic_nanos();
+            let begun = now();
             self.search_memtables(&mut settle);
-            perf_add!(get_from_memtable_time, clock.monotonic_nanos().saturating_sub(begun));
-            perf_count!(get_from_memtable_count);
+            perf_add!(get_from_memtable_time, now().saturating_sub(begun));
+            if with_times {
+                perf_count!(get_from_memtable_count);
+            }
             count(context, if self.saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
         }
         let mut suspended = None;
         if !self.saver.is_taken() {
-            let begun = clock.monotonic_nanos();
+            let begun = now();
             let mut at = None;
             if !self.saver.is_done() && !context.memtables_only {
                 let candidates = self.super_version.version.candidates(self.key.internal_key());
-                at = self.search_files(candidates, &mut settle);
+                at = self.search_files_by_level(candidates, &mut settle);
             }
-            let searched = clock.monotonic_nanos();
+            let searched = now();
             perf_add!(get_from_output_files_time, searched.saturating_sub(begun));
             suspended = self.settle_or_suspend(at, &mut settle);
-            perf_add!(get_post_process_time, clock.monotonic_nanos().saturating_sub(searched));
+            perf_add!(get_post_process_time, now().saturating_sub(searched));
         }
         if let Some(begun) = cpu_begun {
             perf_add!(get_cpu_nanos, clock.thread_cpu_nanos().saturating_sub(begun));
@@ -439,9 +447,9 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             let clock = self.context.tables.clock();
             let search = || {
                 if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file)
-                    && let Step::GoOn = self.search_file((level, &**file, at.missing), settle)
+                    && let Step::GoOn = self.search_file_by_level((level, &**file, at.missing), settle)
                 {
-                    _ = self.search_files(candidates, settle);
+                    _ = self.search_files_by_level(candidates, settle);
                 }
             };
             perf_time!(get_from_output_files_time, clock, search());
@@ -517,6 +525,33 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         None
     }
 
+    /// [`PointSearch::search_files`], with counts by level if the thread asks for them.
+    fn search_files_by_level(
+        &mut self,
+        candidates: Candidates<'_>,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Option<SuspendedAt> {
+        for (level, file) in candidates {
+            match self.search_file_by_level((level, file, None), settle) {
+                Step::GoOn => {}
+                Step::End => return None,
+                Step::Wait(at) => return Some(at),
+            }
+        }
+        None
+    }
+
+    fn search_file_by_level(
+        &mut self,
+        at: (usize, &FileMeta, Option<Missing>),
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Step {
+        let (level, clock) = (at.0, self.context.tables.clock());
+        let step = by_level::timed(level, clock, || self.search_file(at, settle));
+        by_level::found(level, usize::from(self.saver.found_value()));
+        step
+    }
+
     /// Searches one file, or its row.
     #[inline]
     fn search_file(
@@ -528,10 +563,11 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             Some(_) => self.search_row(level, file),
             None => self.search_table((level, file, missing), settle),
         };
-        if let Some(sample) = self.seen.sample()
-            && self.saver.found_no_value()
-        {
-            sample.found_no_value_in(file, (&self.super_version.version, level));
+        if let Some(sample) = self.seen.sample() {
+            file.add_sampled_reads(READS_PER_SAMPLE);
+            if self.saver.found_no_value() {
+                sample.found_no_value_in(file, (&self.super_version.version, level));
+            }
         }
         step
     }

@@ -99,6 +99,13 @@ counters! {
         num_input_files,
         /// Files read from the output level.
         num_input_files_at_output_level,
+        /// Files that were dropped unread, because range tombstones hide all that they have. Not
+        /// among `num_input_files`.
+        num_filtered_input_files,
+        /// Those of them that lay at the output level.
+        num_filtered_input_files_at_output_level,
+        /// Bytes of the files that were dropped unread.
+        total_skipped_input_bytes,
         /// Files that changed their level without being read.
         num_input_files_trivially_moved,
         /// Entries written.
@@ -127,10 +134,14 @@ counters! {
         num_expired_deletion_records,
         /// Keys that could not be parsed.
         num_corrupt_keys,
-        /// Nanoseconds in writes.
+        /// Nanoseconds in writes, with `report_bg_io_stats`.
         file_write_nanos,
-        /// Nanoseconds in syncs.
+        /// Nanoseconds in syncs of ranges of a file, with `report_bg_io_stats`.
+        file_range_sync_nanos,
+        /// Nanoseconds in syncs, with `report_bg_io_stats`.
         file_fsync_nanos,
+        /// Nanoseconds in preparations of writes, as by `fallocate`, with `report_bg_io_stats`.
+        file_prepare_write_nanos,
         /// Single deletions that met nothing to delete.
         num_single_del_fallthru,
         /// Single deletions that met anything but exactly one put.

@@ -305,6 +305,9 @@ pub struct CompactionJobInfo {
     pub is_full_compaction: bool,
     /// Whether a caller requested it.
     pub is_manual_compaction: bool,
+    /// Whether a worker of the `compaction_service` ran it, or a part of it. When it begins:
+    /// whether there is such a service.
+    pub is_remote_compaction: bool,
     /// Properties of inputs and outputs, by path; without tables that cannot be opened.
     pub table_properties: BTreeMap<PathBuf, TableProperties>,
     /// The first 8 bytes of the smallest user key of the outputs.

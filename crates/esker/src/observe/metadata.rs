@@ -32,6 +32,10 @@ pub struct SstFileMetaData {
     pub smallest_seqno: SequenceNumber,
     /// Largest sequence number in it.
     pub largest_seqno: SequenceNumber,
+    /// Gets that looked in it since the database was opened, as estimated from one get of 1024. 0
+    /// if no family has ever had a `read_triggered_compaction_threshold`: only then gets are
+    /// sampled.
+    pub num_reads_sampled: u64,
     /// Whether a running compaction reads it.
     pub being_compacted: bool,
     /// Entries of all types; 0 if the table cannot be opened.
@@ -63,6 +67,7 @@ esker_base::debug_with_text!(SstFileMetaData {
     text largest,
     smallest_seqno,
     largest_seqno,
+    num_reads_sampled,
     being_compacted,
     num_entries,
     num_deletions,

@@ -123,6 +123,11 @@ impl CompactionPlan {
         self.proximal.as_ref().is_some_and(|place| place.is_blocked(running, self.version.icmp()))
     }
 
+    /// Whether the inputs are dropped unread, because range tombstones hide all that they have.
+    pub(crate) fn skips_inputs(&self) -> bool {
+        self.is_deletion && self.reason == CompactionReason::FilesMarkedForCompaction
+    }
+
     /// Bytes of all inputs.
     pub(crate) fn input_bytes(&self) -> u64 {
         self.input_files().map(|(_, f)| f.file_size).sum()

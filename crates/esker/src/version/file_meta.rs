@@ -84,6 +84,7 @@ impl FileMeta {
             file_size: data.file_size,
             installed: AtomicBool::new(false),
             obsolete: Arc::clone(obsolete),
+            sampled_reads: AtomicU64::new(0),
             wasted_reads: AtomicU64::new(0),
             is_hot: AtomicBool::new(false),
             charge: None,
@@ -149,6 +150,16 @@ impl FileMeta {
     /// Marks the file as installed: when its last version is dropped, it is reported as obsolete.
     pub(super) fn set_installed(&self) {
         self.table.installed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts gets that looked in the table, by a sample.
+    pub(crate) fn add_sampled_reads(&self, reads: u64) {
+        self.table.sampled_reads.fetch_add(reads, Ordering::Relaxed);
+    }
+
+    /// Gets that looked in the table, as estimated from samples.
+    pub(crate) fn sampled_reads(&self) -> u64 {
+        self.table.sampled_reads.load(Ordering::Relaxed)
     }
 
     /// Counts gets that found no value in the table. Returns whether there are more than
@@ -333,6 +344,8 @@ struct TableFile {
     /// may try the edit again.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
+    /// Gets that looked in the table, as estimated from samples.
+    sampled_reads: AtomicU64,
     /// Gets that looked in the table and found no value there, as estimated from samples. Stays 0
     /// without `read_triggered_compaction_threshold`.
     wasted_reads: AtomicU64,

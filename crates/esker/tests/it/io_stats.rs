@@ -2,7 +2,7 @@
 
 use esker::internals::env::MemFs;
 use esker::iostats_context::IoStatsContext;
-use esker::observe::{CompactionJobInfo, EventListener};
+use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
 use esker::options::{BottommostLevelCompaction, CompressionType, Temperature};
 use esker::perf_context::{PerfContext, PerfLevel, set_perf_level};
 use esker::stats::Statistics;
@@ -114,13 +114,15 @@ fn reads_are_counted_by_the_temperature_of_their_file() {
     assert_eq!(io.cold_file_bytes_read, io.bytes_read);
 }
 
-/// The times of the last compaction.
+/// The times of the last compaction: of writes, syncs, and syncs of ranges.
 #[derive(Default)]
-struct Times(Mutex<(u64, u64)>);
+struct Times(Mutex<(u64, u64, u64)>);
 
 impl EventListener for Times {
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
-        *self.0.lock().unwrap() = (info.stats.file_write_nanos, info.stats.file_fsync_nanos);
+        let stats = &info.stats;
+        *self.0.lock().unwrap() =
+            (stats.file_write_nanos, stats.file_fsync_nanos, stats.file_range_sync_nanos);
     }
 }
 
@@ -139,7 +141,48 @@ fn writes_and_syncs_of_compactions_are_timed_on_request() {
         }
         db.compact_range(None, None).unwrap();
         db.close().unwrap();
-        let (write, fsync) = *times.0.lock().unwrap();
-        assert_eq!((write > 0, fsync > 0), (report_bg_io_stats, report_bg_io_stats), "{write} {fsync}");
+        let (write, fsync, range_sync) = *times.0.lock().unwrap();
+        let text = format!("{write} {fsync} {range_sync}");
+        assert_eq!((write > 0, fsync > 0), (report_bg_io_stats, report_bg_io_stats), "{text}");
+        assert_eq!(range_sync, 0, "without bytes_per_sync");
     }
+}
+
+/// The pools of the threads that called.
+#[derive(Default)]
+struct Pools(Mutex<Vec<(&'static str, u64)>>);
+
+impl EventListener for Pools {
+    fn on_flush_completed(&self, _info: &FlushJobInfo) {
+        self.0.lock().unwrap().push(("flush", IoStatsContext::thread_pool_id()));
+    }
+    fn on_compaction_completed(&self, _info: &CompactionJobInfo) {
+        self.0.lock().unwrap().push(("compaction", IoStatsContext::thread_pool_id()));
+    }
+}
+
+#[test]
+fn threads_know_their_pool_and_bytes_can_go_uncounted() {
+    let pools = Arc::new(Pools::default());
+    let mut options = options(&Env::with_fs(Arc::new(MemFs::new())));
+    options.db.listeners = vec![pools.clone()];
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    for _ in 0..2 {
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.wait_for_background_work().unwrap();
+    let pools = pools.0.lock().unwrap().clone();
+    assert!(pools.contains(&("flush", 2)) && pools.contains(&("compaction", 1)), "{pools:?}");
+    assert_eq!(IoStatsContext::thread_pool_id(), 4, "a thread of no pool");
+    let written = |disable: bool| {
+        IoStatsContext::reset();
+        let former = IoStatsContext::disable_iostats(disable);
+        db.put("key", "value").unwrap();
+        IoStatsContext::disable_iostats(former);
+        IoStatsContext::current().bytes_written
+    };
+    assert_eq!(written(true), 0);
+    assert!(written(false) > 0);
 }

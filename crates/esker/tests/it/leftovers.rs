@@ -420,14 +420,22 @@ fn deletions_in_memory_and_of_ranges_count_against_keys_in_files() {
     assert_eq!(keys(), 700);
 }
 
-/// Counts compactions that read and wrote no entries: they delete files unread.
+/// Counts compactions that delete files unread.
 #[derive(Default)]
 struct Unread(AtomicUsize);
 
 impl EventListener for Unread {
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
-        let is_unread = info.output_files.is_empty() && info.stats.num_input_records == 0;
-        self.0.fetch_add(usize::from(is_unread && info.status.is_ok()), Ordering::Relaxed);
+        let (stats, files) = (&info.stats, info.input_files.len() as u64);
+        if stats.num_filtered_input_files > 0 {
+            assert_eq!((stats.num_input_files, stats.num_filtered_input_files), (0, files));
+            assert!(stats.total_input_bytes == 0 && stats.total_skipped_input_bytes > 0);
+            assert!(stats.num_filtered_input_files_at_output_level > 0, "the lowest of their levels");
+            assert_eq!((info.output_files.len(), stats.num_input_records), (0, 0));
+            self.0.fetch_add(usize::from(info.status.is_ok()), Ordering::Relaxed);
+        } else if !info.status.is_err() {
+            assert_eq!(stats.num_input_files, files);
+        }
     }
 }
 

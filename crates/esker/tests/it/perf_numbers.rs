@@ -234,3 +234,82 @@ fn the_default_read_reads_no_clock() {
     assert_eq!(PerfContext::current(), PerfContext::default());
     set_perf_level(PerfLevel::default());
 }
+
+#[test]
+fn reads_are_counted_by_the_level_of_their_table() {
+    let mut options = options();
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    options.cf.table.cache_index_and_filter_blocks = false;
+    options.cf.compression = CompressionType::None;
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 100);
+    db.compact_range(None, None).unwrap();
+    // A table counts at the level at which it was opened.
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    // Level 0 has other keys of the same range, operands and a deletion.
+    db.put("key00001+", "new").unwrap();
+    db.merge("key00050", "more").unwrap();
+    db.delete("key00060").unwrap();
+    db.put("key00099", "newest").unwrap();
+    db.flush().unwrap();
+    let levels = || {
+        let levels = PerfContext::level_to_perf_context();
+        (levels.get(&0).copied().unwrap_or_default(), levels.get(&6).copied().unwrap_or_default())
+    };
+    let read = |keys: &[&str], together: bool| {
+        PerfContext::reset();
+        match together {
+            true => db.multi_get(keys).into_iter().for_each(|value| drop(value.unwrap())),
+            false => keys.iter().for_each(|key| drop(db.get(key).unwrap())),
+        }
+    };
+    begin(PerfLevel::EnableCount);
+    let keys = ["key00001", "key00002", "key00050", "key00060", "key00099", "key00101", "key00098+"];
+    read(&keys, false);
+    assert!(PerfContext::level_to_perf_context().is_empty(), "nothing is counted unless it is asked for");
+    PerfContext::enable_per_level_perf_context();
+    for (level, together) in [
+        (PerfLevel::EnableCount, false),
+        (PerfLevel::EnableCount, true),
+        (PerfLevel::EnableTimeExceptForMutex, false),
+        (PerfLevel::EnableTimeExceptForMutex, true),
+    ] {
+        set_perf_level(level);
+        read(&keys, together);
+        let ((l0, l6), total) = (levels(), PerfContext::current());
+        // Five of the keys lie in the range of level 0, and three in it.
+        assert_eq!((l0.bloom_filter_full_positive, l0.bloom_filter_full_true_positive), (3, 3), "{l0}");
+        assert_eq!((l0.bloom_filter_useful, l0.user_key_return_count), (2, 1), "{l0}");
+        // The last level is asked for all but what level 0 has settled: a deletion, and a value.
+        assert_eq!((l6.bloom_filter_full_positive, l6.bloom_filter_full_true_positive), (3, 3), "{l6}");
+        assert_eq!((l6.bloom_filter_useful, l6.user_key_return_count), (1, 3), "{l6}");
+        assert_eq!(total.bloom_sst_hit_count, 6);
+        assert_eq!(l0.block_cache_hit_count + l6.block_cache_hit_count, total.block_cache_hit_count);
+        assert_eq!((l0.block_cache_miss_count, l6.block_cache_miss_count), (0, 0));
+        let has_times = level > PerfLevel::EnableWait;
+        assert_eq!((l0.get_from_table_nanos > 0, l6.get_from_table_nanos > 0), (has_times, has_times));
+        assert!(together || (total.get_from_output_files_time > 0) == has_times, "{total}");
+    }
+    set_perf_level(PerfLevel::EnableCount);
+    // An iterator counts the blocks of its levels, and asks no filter.
+    PerfContext::reset();
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    (0..101).for_each(|_| iter.next());
+    drop(iter);
+    let (l0, l6) = levels();
+    assert!(l0.block_cache_hit_count > 0 && l6.block_cache_hit_count > 0, "{l0}, {l6}");
+    assert_eq!((l0.bloom_filter_useful, l6.bloom_filter_full_positive, l6.user_key_return_count), (0, 0, 0));
+    // A cache that has nothing yet misses.
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    PerfContext::reset();
+    db.get("key00002").unwrap().unwrap();
+    let (_, l6) = levels();
+    assert_eq!((l6.block_cache_miss_count, l6.user_key_return_count), (1, 1), "{l6}");
+    PerfContext::clear_per_level_perf_context();
+    db.get("key00002").unwrap().unwrap();
+    assert!(PerfContext::level_to_perf_context().is_empty());
+    set_perf_level(PerfLevel::default());
+}

@@ -132,3 +132,21 @@ fn universal_merges_such_a_table_and_fifo_leaves_it() {
         assert_eq!(reasons.take(), expected, "{style:?}");
     }
 }
+
+#[test]
+fn metadata_of_a_table_have_its_sampled_reads() {
+    for (threshold, is_sampled) in [(0.0, false), (1000.0, true)] {
+        let (options, reasons) = scene(threshold);
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db, &reasons);
+        get_often(&db, "new", Some("1"));
+        let mut files = db.live_files();
+        files.sort_by_key(|file| file.level);
+        let reads: Vec<u64> = files.iter().map(|file| file.num_reads_sampled).collect();
+        let expected = GETS as u64;
+        assert_eq!(reads.len(), 2);
+        assert_eq!(reads[1], 0, "gets that end in level 0 look in no other table");
+        assert_eq!(reads[0] > expected / 4 && reads[0] < expected * 4, is_sampled, "{reads:?}");
+        assert!(reads[0].is_multiple_of(1024));
+    }
+}

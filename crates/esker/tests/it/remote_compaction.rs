@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a worker that lies changes real files")]
 
 use esker::internals::format::compaction_service::{CompactionServiceInput, CompactionServiceResult};
+use esker::observe::{CompactionJobInfo, EventListener};
 use esker::options::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus as Status,
     CompactionServiceOptionsOverride, CompactionServiceScheduleResponse, CompressionType,
@@ -136,6 +137,34 @@ fn fill(db: &Db) {
         }
         db.delete(format!("k{:04}", 100 + round)).unwrap();
         db.flush().unwrap();
+    }
+}
+
+/// For begins and ends of compactions, whether a worker takes part.
+#[derive(Default)]
+struct Remote(Mutex<Vec<bool>>);
+
+impl EventListener for Remote {
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        self.0.lock().unwrap().push(info.is_remote_compaction);
+    }
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        self.0.lock().unwrap().push(info.is_remote_compaction);
+    }
+}
+
+#[test]
+fn listeners_learn_that_a_worker_takes_part() {
+    let dir = TempDir::new("remote");
+    let service = Calls::new(dir.path(), as_is);
+    for has_service in [true, false] {
+        let (mut options, remote) = (options(&service), Arc::new(Remote::default()));
+        options.db.listeners = vec![remote.clone()];
+        options.db.compaction_service = options.db.compaction_service.filter(|_| has_service);
+        let db = Db::open(&options, dir.join(format!("db{has_service}"))).unwrap();
+        fill(&db);
+        db.compact_range(None, None).unwrap();
+        assert_eq!(*remote.0.lock().unwrap(), [has_service; 2]);
     }
 }
 

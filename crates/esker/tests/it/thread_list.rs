@@ -3,7 +3,7 @@
 use esker::internals::env::MemFs;
 use esker::merge_operator::MergeOperator;
 use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo, TableFileCreationBriefInfo};
-use esker::thread_status::{OperationType, ThreadStatus, ThreadType};
+use esker::thread_status::{OperationType, StateType, ThreadStatus, ThreadType};
 use esker::{Db, Env, Options, ReadOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -80,6 +80,7 @@ fn reads_are_shown_while_they_run() {
     db.get("key").unwrap();
     let [status] = &spy.take()[..] else { panic!("the get is shown once") };
     assert_eq!((status.thread_type, status.operation_type), (ThreadType::User, OperationType::Get));
+    assert_eq!((status.state_type.name(), StateType::MutexWait.name()), ("", "Mutex Wait"));
     assert_eq!((&status.db_name[..], &status.cf_name[..]), ("/db", "default"));
     assert!(status.properties().is_empty());
     let family = db.default_column_family();

@@ -32,7 +32,7 @@ impl BlockSource {
         let key = self.key(handle);
         match cache.lookup(&key) {
             Some(block) => {
-                counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+                counts::cache_hit(self.statistics.as_ref(), kind, self.level, || block.memory_usage());
                 Started::Found(block)
             }
             None => Started::Missed(cache.look_below(&key, options.fill_cache)),
@@ -77,7 +77,7 @@ impl BlockSource {
         let found = lookup.wait()?;
         let (found_in, is_kept) = (found.found_in, found.is_kept);
         let block = self.restore(found, handle, kind)?;
-        counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        counts::cache_hit(self.statistics.as_ref(), kind, self.level, || block.memory_usage());
         counts::secondary_hit(self.statistics.as_ref(), kind, found_in);
         if found_in == FoundIn::File
             && let Some(tier) = self.cache.as_ref().and_then(|cache| cache.secondary())

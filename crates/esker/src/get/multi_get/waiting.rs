@@ -17,10 +17,12 @@ use crate::cf::SuperVersion;
 use crate::files::RowCache;
 use crate::files::open_table::open_for;
 use crate::get::answer::{Answer, LentValue};
+use crate::get::by_level;
 use crate::get::saver::Saver;
 use crate::get::search::{ReadContext, SuspendedAt, SuspendedGet, count, hit_at};
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
+use esker_base::perf_context::counts_by_level;
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_table::{BatchVisitor, LookupPlan, Missing, TableValue, read_plans};
 use rows::RowsOfBatch;
@@ -83,16 +85,16 @@ struct Group<'f> {
 
 impl<'b> Waiting<'b> {
     fn search_by_level(&mut self) {
-        let super_version = self.super_version;
+        let (super_version, clock) = (self.super_version, self.context.tables.clock());
         for (number, level) in super_version.version.levels().iter().enumerate() {
             if number > 0 {
                 let groups = self.groups_of_level(number, level);
-                self.search_groups(groups);
+                by_level::timed(number, clock, || self.search_groups(groups));
                 continue;
             }
             for index in 0..level.files().len() {
                 let group = self.group_of_file(level, index);
-                self.search_groups(group.into_iter().collect());
+                by_level::timed(number, clock, || self.search_groups(group.into_iter().collect()));
             }
         }
     }
@@ -173,7 +175,7 @@ impl<'b> Waiting<'b> {
     fn search_groups(&mut self, groups: Vec<Group<'_>>) {
         let (mut planned, mut plans) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
         for group in groups {
-            let before = self.open_keys(&group);
+            let before = (self.open_keys(&group), self.found_keys(&group));
             let mut failed = Vec::new();
             let plan = self.plan_or_find_rows(&group, &mut failed);
             let has_plan = plan.is_some();
@@ -192,14 +194,23 @@ impl<'b> Waiting<'b> {
                 self.keep_rows(&group);
             }
             self.search_next_files(&group);
-            for _ in self.open_keys(&group)..before {
+            for _ in self.open_keys(&group)..before.0 {
                 count(self.context, hit_at(group.level));
             }
+            by_level::found(group.level, self.found_keys(&group).saturating_sub(before.1));
         }
     }
 
     fn open_keys(&self, group: &Group<'_>) -> usize {
         group.which.iter().filter(|(i, _)| !self.savers[*i as usize].is_done()).count()
+    }
+
+    /// The keys of the group that have a value, for counts by level; 0 if there are none.
+    fn found_keys(&self, group: &Group<'_>) -> usize {
+        if !counts_by_level() {
+            return 0;
+        }
+        group.which.iter().filter(|(i, _)| self.savers[*i as usize].found_value()).count()
     }
 
     fn fail(&mut self, i: usize, error: Error) {

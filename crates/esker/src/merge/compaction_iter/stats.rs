@@ -37,10 +37,12 @@ pub(crate) struct CompactionIteratorStats {
     pub operands_merged: u64,
     /// Refusals of the merge operator, after which the operands were kept.
     pub merge_failures: u64,
-    /// Nanoseconds of writes and of syncs of the outputs, with `report_bg_io_stats`. Not among
-    /// [`counts`](Self::counts).
+    /// Nanoseconds of writes, syncs and preparations of the outputs, with `report_bg_io_stats`. Not
+    /// among [`counts`](Self::counts).
     pub file_write_nanos: u64,
+    pub file_range_sync_nanos: u64,
     pub file_fsync_nanos: u64,
+    pub file_prepare_write_nanos: u64,
 }
 
 impl CompactionIteratorStats {
@@ -126,7 +128,9 @@ impl std::ops::AddAssign for CompactionIteratorStats {
         self.operands_merged += other.operands_merged;
         self.merge_failures += other.merge_failures;
         self.file_write_nanos += other.file_write_nanos;
+        self.file_range_sync_nanos += other.file_range_sync_nanos;
         self.file_fsync_nanos += other.file_fsync_nanos;
+        self.file_prepare_write_nanos += other.file_prepare_write_nanos;
     }
 }
 
