@@ -9,7 +9,7 @@ use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_
 use crate::options::rocksdb_options_t;
 use esker::{
     BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, Db,
-    ExcludeFilesCallback, ImportColumnFamilyOptions, Result,
+    ExcludeFilesCallback, ImportColumnFamilyOptions, RestoreMode, RestoreOptions, Result,
 };
 use libc::{c_char, c_int, c_uchar, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -156,9 +156,22 @@ pub unsafe extern "C" fn rocksdb_backup_engine_verify_backup(
 }
 
 /// Options of a restore.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct rocksdb_restore_options_t {
+    /// RocksDB's number of the mode.
+    pub mode: c_int,
     held: Held,
+}
+
+impl rocksdb_restore_options_t {
+    /// The options without engines of other directories, which `c.h` does not name.
+    fn options(&self) -> RestoreOptions<'static> {
+        RestoreOptions::default().mode(match self.mode {
+            1 => RestoreMode::KeepLatestDbSessionIdFiles,
+            2 => RestoreMode::VerifyChecksum,
+            _ => RestoreMode::PurgeAllFiles,
+        })
+    }
 }
 
 impl Object for rocksdb_restore_options_t {
@@ -169,7 +182,7 @@ impl Object for rocksdb_restore_options_t {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_restore_options_create() -> *mut rocksdb_restore_options_t {
-    give(rocksdb_restore_options_t::default())
+    give(rocksdb_restore_options_t { mode: RestoreMode::PurgeAllFiles as c_int, held: Held::default() })
 }
 
 #[unsafe(no_mangle)]
@@ -182,11 +195,14 @@ pub unsafe extern "C" fn rocksdb_backup_engine_restore_db_from_backup(
     engine: *mut rocksdb_backup_engine_t,
     db_dir: *const c_char,
     wal_dir: *const c_char,
-    _options: *const rocksdb_restore_options_t,
+    options: *const rocksdb_restore_options_t,
     id: u32,
     errptr: *mut *mut c_char,
 ) {
-    attempt(errptr, (), || object(engine)?.engine.restore_db_from_backup(id, path(db_dir)?, path(wal_dir)?));
+    attempt(errptr, (), || {
+        let options = object(options)?.options();
+        object(engine)?.engine.restore_db_from_backup_with(&options, id, path(db_dir)?, path(wal_dir)?)
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -194,11 +210,12 @@ pub unsafe extern "C" fn rocksdb_backup_engine_restore_db_from_latest_backup(
     engine: *mut rocksdb_backup_engine_t,
     db_dir: *const c_char,
     wal_dir: *const c_char,
-    _options: *const rocksdb_restore_options_t,
+    options: *const rocksdb_restore_options_t,
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        object(engine)?.engine.restore_db_from_latest_backup(path(db_dir)?, path(wal_dir)?)
+        let options = object(options)?.options();
+        object(engine)?.engine.restore_db_from_latest_backup_with(&options, path(db_dir)?, path(wal_dir)?)
     });
 }
 

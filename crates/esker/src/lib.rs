@@ -180,7 +180,7 @@ mod write;
 
 pub use backup::{
     BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, ExcludeFilesCallback,
-    RestoreOptions,
+    RestoreMode, RestoreOptions,
 };
 pub use db::{
     AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnsCursor,

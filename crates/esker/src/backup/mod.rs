@@ -19,24 +19,29 @@
 //!
 //! Source: RocksDB `utilities/backup/backup_engine.cc`.
 
+mod in_place;
 mod meta;
 mod options;
+mod restore;
 mod transfer;
 
 use crate::checkpoint::KeepFiles;
-use crate::db::{Db, delete_archive};
+use crate::db::Db;
 use crate::files::{read_chunks, under_either_name};
+use crate::observe::{FlushReason, LiveFileStorageInfo};
 use crate::options::FileChecksumGenCrc32cFactory;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem, RateLimiter, RateLimiterMode};
-use esker_format::file_name::{FileType, descriptor_file_name, parse_file_name};
+use esker_format::file_name::{descriptor_file_name, parse_file_name};
 use esker_format::properties::TableProperties;
 use esker_table::TableReader;
 use meta::{BackupFile, BackupMeta};
-pub use options::{BackupEngineOptions, CreateBackupOptions, ExcludeFilesCallback, RestoreOptions};
+pub use options::{
+    BackupEngineOptions, CreateBackupOptions, ExcludeFilesCallback, RestoreMode, RestoreOptions,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use transfer::Transfer;
@@ -73,6 +78,11 @@ pub struct BackupInfo {
     pub app_metadata: Vec<u8>,
     /// Names of the files that `exclude_files_callback` left out, below a backup directory.
     pub excluded_files: Vec<String>,
+    /// Its files, without excluded ones: [`BackupEngine::backup_info`] names them. Directories of
+    /// names are the backup directory, checksums those of the backup.
+    pub file_details: Vec<LiveFileStorageInfo>,
+    /// The directory by which [`BackupEngine::env_for_open`] opens the backup.
+    pub name_for_open: PathBuf,
 }
 
 /// Makes, checks, restores and deletes backups. Only one engine may have a directory open.
@@ -202,17 +212,26 @@ impl BackupEngine {
         Ok(meta)
     }
 
-    /// The backups that can be restored, oldest first.
+    /// The backups that can be restored, oldest first, without `file_details`.
     pub fn backup_infos(&self) -> Vec<BackupInfo> {
-        let info = |(id, meta): (&u32, &BackupMeta)| BackupInfo {
-            backup_id: *id,
+        self.backups.iter().map(|(id, meta)| self.describe(*id, meta)).collect()
+    }
+
+    fn describe(&self, id: u32, meta: &BackupMeta) -> BackupInfo {
+        BackupInfo {
+            backup_id: id,
             timestamp: meta.timestamp,
             size: meta.files.iter().map(|f| f.bytes).sum(),
             number_files: meta.files.len(),
             app_metadata: meta.app_metadata.clone(),
             excluded_files: meta.excluded.clone(),
-        };
-        self.backups.iter().map(info).collect()
+            file_details: Vec::new(),
+            name_for_open: self.private_dir(id),
+        }
+    }
+
+    fn private_dir(&self, id: u32) -> PathBuf {
+        self.dir.join(PRIVATE).join(id.to_string())
     }
 
     /// Numbers of backups that cannot be restored.
@@ -275,7 +294,7 @@ impl BackupEngine {
         self.backing_up(options).check_stopped()?;
         self.check_schema(options)?;
         let id = self.backups.keys().chain(self.corrupt.keys()).max().map_or(1, |last| last + 1);
-        let private = self.dir.join(PRIVATE).join(id.to_string());
+        let private = self.private_dir(id);
         remove_dir(self.fs(), &private)?;
         self.fs().create_dir_if_missing(&private)?;
         let undeletable = KeepFiles::new(db)?;
@@ -302,7 +321,14 @@ impl BackupEngine {
     fn copy_all(&self, db: &Db, id: u32, options: &CreateBackupOptions) -> Result<BackupMeta> {
         let mut transfer = self.backing_up(options);
         transfer.statistics = db.engine().options.statistics.as_deref();
-        let cut = db.live_cut(if options.flush_before_backup { 0 } else { u64::MAX })?;
+        if options.flush_before_backup && options.atomic_flush {
+            db.engine().check_writable()?;
+            db.engine().check_open()?;
+            let families = db.engine().family_ids();
+            db.inner.write_path.flush_atomically(&families, FlushReason::GetLiveFiles, true)?;
+        }
+        let flushes_here = options.flush_before_backup && !options.atomic_flush;
+        let cut = db.live_cut(if flushes_here { 0 } else { u64::MAX })?;
         let known = self.files_by_name();
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
         let is_direct = db.engine().options.use_direct_reads;
@@ -382,7 +408,7 @@ impl BackupEngine {
             TableProperties::default()
         };
         let session = &properties.db_session_id;
-        let by_session = format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}");
+        let by_session = by_session(stem, session, bytes, extension);
         let is_known = known.contains_key(by_session.as_str());
         let name = if session.is_empty() || is_known && !self.is_same(&by_session, bytes, stem, &properties) {
             let crc = transfer.checksum(path, is_direct, bytes)?;
@@ -469,131 +495,6 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Makes `db_dir` the database of backup `id`; WALs go to `wal_dir`. Deletes a database in
-    /// these directories first, which must not be open.
-    /// # Errors
-    /// `NotFound` · `InvalidArgument`: no backup of this engine has a file that this one leaves
-    /// out; nothing is changed · `Corruption` naming a file whose contents are not those backed up
-    /// · `IoError`. After the last two the directory has no `CURRENT`: it does not open as a
-    /// database.
-    pub fn restore_db_from_backup(
-        &self,
-        id: u32,
-        db_dir: impl AsRef<Path>,
-        wal_dir: impl AsRef<Path>,
-    ) -> Result<()> {
-        self.restore_db_from_backup_with(&RestoreOptions::default(), id, db_dir, wal_dir)
-    }
-
-    /// [`BackupEngine::restore_db_from_backup`] with options.
-    ///
-    /// ```
-    /// # let dir = esker_testkit::TempDir::new("doc");
-    /// # let db = esker::Db::open_default(dir.join("db"))?;
-    /// use esker::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
-    ///
-    /// db.put("esker", "gravel")?;
-    /// let mut whole = BackupEngine::open(&BackupEngineOptions::new(dir.join("whole")))?;
-    /// whole.create_new_backup(&db, true)?;
-    ///
-    /// let mut small = BackupEngine::open(&BackupEngineOptions::new(dir.join("small")).schema_version(2))?;
-    /// let without_tables = CreateBackupOptions::default().exclude_files_callback(|_| true);
-    /// let id = small.create_new_backup_with_options(&db, &without_tables, &[])?;
-    ///
-    /// let options = RestoreOptions::default().alternate_dirs([&whole]);
-    /// small.restore_db_from_backup_with(&options, id, dir.join("restored"), dir.join("restored"))?;
-    /// assert!(esker::Db::open_default(dir.join("restored"))?.contains_key("esker")?);
-    /// # Ok::<_, esker::Error>(())
-    /// ```
-    /// # Errors
-    /// `NotFound` · `InvalidArgument`: neither this engine nor one of `alternate_dirs` has a file
-    /// that the backup leaves out; nothing is changed · `Corruption` naming a file whose contents
-    /// are not those backed up · `IoError`. After the last two the directory has no `CURRENT`: it
-    /// does not open as a database.
-    pub fn restore_db_from_backup_with(
-        &self,
-        options: &RestoreOptions<'_>,
-        id: u32,
-        db_dir: impl AsRef<Path>,
-        wal_dir: impl AsRef<Path>,
-    ) -> Result<()> {
-        let (fs, files) = (self.fs(), self.files_to_restore(self.get(id)?, options)?);
-        let transfer = self.transfer(self.options.restore_rate_limiter.as_deref());
-        let (db_dir, wal_dir) = (fs.absolute_path(db_dir.as_ref())?, fs.absolute_path(wal_dir.as_ref())?);
-        for dir in [&db_dir, &wal_dir] {
-            fs.create_dir_if_missing(dir)?;
-        }
-        let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
-        // The directory durably stops being a database before any other file is deleted. Otherwise
-        // a power loss could leave a database without its WALs.
-        remove_current(fs, &db_dir)?;
-        for dir in [&db_dir, &wal_dir] {
-            clear(fs, dir)?;
-            // Archived WALs would show old updates as if they belonged to the backup.
-            delete_archive(fs, dir)?;
-        }
-        // `CURRENT`, which makes the directory a database, comes last.
-        let (current, others): (Vec<_>, Vec<_>) =
-            files.into_iter().partition(|(_, f)| f.name.ends_with("/CURRENT"));
-        for ((engine, file), is_last) in
-            others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
-        {
-            if is_last {
-                // Makes the deletion of WALs durable, too: replay would apply them over the backup.
-                sync_both(fs, &db_dir, &wal_dir)?;
-            }
-            let name = restored_name(&file.name);
-            let dir = if name.ends_with(".log") { &wal_dir } else { &db_dir };
-            let target = dir.join(&name);
-            let source = engine.dir.join(&file.name);
-            let crc = transfer.copy_from(engine.fs(), &source, false, &target, file.bytes)?;
-            check(file.crc, crc, &source)?;
-        }
-        sync_both(fs, &db_dir, &wal_dir)?;
-        drop(lock);
-        Ok(())
-    }
-
-    /// The files of a backup with the engines that have them, excluded files too.
-    /// # Errors
-    /// `InvalidArgument`: no engine has an excluded file.
-    fn files_to_restore<'a>(
-        &'a self,
-        meta: &'a BackupMeta,
-        options: &RestoreOptions<'a>,
-    ) -> Result<Vec<(&'a BackupEngine, &'a BackupFile)>> {
-        let mut files: Vec<_> = meta.files.iter().map(|file| (self, file)).collect();
-        if meta.excluded.is_empty() {
-            return Ok(files);
-        }
-        let engines: Vec<_> = [self].into_iter().chain(options.alternate_dirs.iter().copied()).collect();
-        let known: Vec<_> = engines.iter().map(|engine| (*engine, engine.files_by_name())).collect();
-        for name in &meta.excluded {
-            let found = known.iter().find_map(|(engine, files)| Some((*engine, *files.get(name.as_str())?)));
-            files.push(found.ok_or_else(|| {
-                let others = options.alternate_dirs.len();
-                Error::invalid_argument(format!(
-                    "Excluded file {name} is neither in this backup directory nor in {others} others"
-                ))
-            })?);
-        }
-        Ok(files)
-    }
-
-    /// Restores the newest backup.
-    /// # Errors
-    /// `NotFound`: there is no backup · `Corruption`: a file of the backup is missing or damaged ·
-    /// `IoError`: the directory is not a database then; restore again.
-    pub fn restore_db_from_latest_backup(
-        &self,
-        db_dir: impl AsRef<Path>,
-        wal_dir: impl AsRef<Path>,
-    ) -> Result<()> {
-        let id = self.backups.keys().next_back().copied();
-        let id = id.ok_or_else(|| Error::not_found("there is no backup"))?;
-        self.restore_db_from_backup(id, db_dir, wal_dir)
-    }
-
     /// Deletes backup `id` and the files that only it needs.
     /// # Errors
     /// `NotFound` · `IoError`: delete it again, or collect garbage.
@@ -670,38 +571,9 @@ fn limited(mut options: BackupEngineOptions) -> BackupEngineOptions {
     options
 }
 
-/// The file's name in the database: `000007.sst` for `shared_checksum/000007_s…_590.sst`, `CURRENT`
-/// for `private/1/CURRENT`.
-fn restored_name(name: &str) -> String {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    match (name.starts_with(SHARED), file.split_once('_'), file.rsplit_once('.')) {
-        (true, Some((number, _)), Some((_, extension))) => format!("{number}.{extension}"),
-        _ => file.to_owned(),
-    }
-}
-
-/// Durably removes `CURRENT`, so that `dir` is no database any more.
-fn remove_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
-    let current = esker_format::file_name::current_file_name(dir);
-    if fs.file_exists(&current)? {
-        fs.delete_file(&current)?;
-    }
-    fs.new_directory(dir)?.fsync()
-}
-
-fn sync_both(fs: &dyn FileSystem, db_dir: &Path, wal_dir: &Path) -> Result<()> {
-    fs.new_directory(wal_dir)?.fsync()?;
-    fs.new_directory(db_dir)?.fsync()
-}
-
-/// Deletes the files that a database may have in `dir`.
-fn clear(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
-    for name in fs.children(dir)? {
-        if parse_file_name(&name).is_some_and(|(kind, _)| kind != FileType::DbLock) {
-            fs.delete_file(&dir.join(name))?;
-        }
-    }
-    Ok(())
+/// The name of a table in the backups, by its number, the session that wrote it, and its size.
+fn by_session(stem: &str, session: &str, bytes: u64, extension: &str) -> String {
+    format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}")
 }
 
 fn remove_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {

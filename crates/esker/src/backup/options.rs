@@ -88,6 +88,10 @@ pub type ExcludeFilesCallback = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub struct CreateBackupOptions {
     /// Flush memtables first; otherwise the WALs are copied. Default false.
     pub flush_before_backup: bool,
+    /// Flush all families at once, so that after a crash meanwhile all of them have the flushed
+    /// tables, or none. Only with `flush_before_backup`. The backup is one point in time with or
+    /// without it. Default false.
+    pub atomic_flush: bool,
     /// Called after each `callback_trigger_interval_size` bytes that are copied, by the thread that
     /// makes the backup. Default `None`.
     pub progress_callback: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -101,6 +105,7 @@ impl fmt::Debug for CreateBackupOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreateBackupOptions")
             .field("flush_before_backup", &self.flush_before_backup)
+            .field("atomic_flush", &self.atomic_flush)
             .field("progress_callback", &self.progress_callback.is_some())
             .field("exclude_files_callback", &self.exclude_files_callback.is_some())
             .finish()
@@ -112,6 +117,13 @@ impl CreateBackupOptions {
     #[must_use]
     pub fn flush_before_backup(mut self, value: bool) -> Self {
         self.flush_before_backup = value;
+        self
+    }
+
+    /// Sets `atomic_flush`.
+    #[must_use]
+    pub fn atomic_flush(mut self, value: bool) -> Self {
+        self.atomic_flush = value;
         self
     }
 
@@ -130,6 +142,23 @@ impl CreateBackupOptions {
     }
 }
 
+/// The tables and blob files that a restore keeps of a database that is there: RocksDB's
+/// `RestoreOptions::Mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum RestoreMode {
+    /// Keeps tables whose number, writing session and size are those of the backup. Reads their
+    /// ends, and no entries: for a healthy database, or an incomplete copy of one. An excluded file
+    /// that no engine has may be among them.
+    KeepLatestDbSessionIdFiles = 1,
+    /// Keeps tables and blob files whose contents have the checksums of the backup: for a database
+    /// of which some files are damaged. Reads each file of the backup's size.
+    VerifyChecksum = 2,
+    /// Deletes all of them.
+    #[default]
+    PurgeAllFiles = 0xffff,
+}
+
 /// Options of a restore.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
@@ -137,6 +166,8 @@ pub struct RestoreOptions<'a> {
     /// Engines of other directories, which are searched in this order for files that the backup
     /// leaves out. Default none.
     pub alternate_dirs: Vec<&'a BackupEngine>,
+    /// The files of a database that is there. Default `PurgeAllFiles`.
+    pub mode: RestoreMode,
 }
 
 impl<'a> RestoreOptions<'a> {
@@ -144,6 +175,13 @@ impl<'a> RestoreOptions<'a> {
     #[must_use]
     pub fn alternate_dirs(mut self, engines: impl IntoIterator<Item = &'a BackupEngine>) -> Self {
         self.alternate_dirs = engines.into_iter().collect();
+        self
+    }
+
+    /// Sets `mode`.
+    #[must_use]
+    pub fn mode(mut self, mode: RestoreMode) -> Self {
+        self.mode = mode;
         self
     }
 }

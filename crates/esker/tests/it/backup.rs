@@ -2,14 +2,16 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
+use esker::internals::format::file_name::FileType;
+use esker::observe::{EventListener, FlushJobInfo};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, RateLimiter, RateLimiterMode};
 use esker::{
-    BackupEngine, BackupEngineOptions, CreateBackupOptions, Db, Env, ErrorKind, Options, RestoreOptions,
-    SstFileWriter,
+    BackupEngine, BackupEngineOptions, CreateBackupOptions, Db, Env, ErrorKind, Options, RestoreMode,
+    RestoreOptions, SstFileWriter,
 };
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 fn options(fs: &Arc<MemFs>) -> Options {
     let mut options = Options::default();
@@ -435,5 +437,173 @@ fn a_schema_of_meta_files_that_is_unknown_or_too_old_is_refused() {
         let made = BackupEngineOptions::new("/backups").env(env).schema_version(schema);
         let made = BackupEngine::open(&made).unwrap().create_new_backup_with_options(&db, options, b"");
         assert_eq!(made.err().map(|error| error.kind()), kind, "schema {schema}");
+    }
+}
+
+/// Changes a byte of the first block of a file.
+fn damage(fs: &MemFs, path: &Path) {
+    let mut bytes = vec![0; fs.file_size(path).unwrap() as usize];
+    fs.new_sequential_file(path).unwrap().read(&mut bytes).unwrap();
+    bytes[10] ^= 1;
+    fs.delete_file(path).unwrap();
+    let mut file = fs.new_writable_file(path).unwrap();
+    file.append(&bytes).unwrap();
+    file.close().unwrap();
+}
+
+fn tables(fs: &MemFs, dir: &str) -> Vec<PathBuf> {
+    let mut names = fs.children(Path::new(dir)).unwrap();
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    names.iter().map(|name| Path::new(dir).join(name)).collect()
+}
+
+#[test]
+fn a_restore_keeps_the_tables_that_its_mode_trusts() {
+    for (mode, kept, is_whole) in [
+        (RestoreMode::PurgeAllFiles, [false, false, false], true),
+        (RestoreMode::KeepLatestDbSessionIdFiles, [true, false, true], false),
+        (RestoreMode::VerifyChecksum, [false, false, true], true),
+    ] {
+        let fs = Arc::new(MemFs::new());
+        let db = Db::open(&options(&fs), "/db").unwrap();
+        let mut backups = engine(&fs);
+        for round in 0..3 {
+            write(&db, round);
+            db.flush().unwrap();
+        }
+        let id = backups.create_new_backup(&db, true).unwrap();
+        // A table that the backup lacks, one that is damaged, and one that is gone.
+        write(&db, 3);
+        db.flush().unwrap();
+        db.close().unwrap();
+        drop(db);
+        let there = tables(&fs, "/db");
+        assert_eq!(there.len(), 4);
+        damage(&fs, &there[0]);
+        fs.delete_file(&there[1]).unwrap();
+        // Kept files have their second name still.
+        fs.create_dir_if_missing(Path::new("/links")).unwrap();
+        for table in there.iter().filter(|table| **table != there[1]) {
+            fs.link_file(table, &Path::new("/links").join(table.file_name().unwrap())).unwrap();
+        }
+        let how = RestoreOptions::default().mode(mode);
+        backups.restore_db_from_backup_with(&how, id, "/db", "/db").unwrap();
+        assert_eq!(tables(&fs, "/db"), there[..3], "the backup lacks the fourth");
+        let db = Db::open(&options(&fs), "/db").unwrap();
+        assert_eq!(db.verify_checksum().is_ok(), is_whole, "{mode:?}");
+        assert!((1..3).all(|round| holds(&db, round)) && db.get("key3-000").unwrap().is_none());
+        db.close().unwrap();
+        drop(db);
+        for (table, kept) in there[..3].iter().zip(kept) {
+            let link = Path::new("/links").join(table.file_name().unwrap());
+            let is_kept = fs.file_exists(&link).unwrap() && {
+                fs.truncate(&link, 0).unwrap();
+                fs.file_size(table).unwrap() == 0
+            };
+            assert_eq!(is_kept, kept, "{mode:?}: {}", table.display());
+        }
+        // An empty directory gets everything.
+        backups.restore_db_from_latest_backup_with(&how, "/new", "/new").unwrap();
+        assert!(holds(&Db::open(&options(&fs), "/new").unwrap(), 0));
+    }
+}
+
+#[test]
+fn a_restore_takes_excluded_tables_from_the_database_that_is_there() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    write(&db, 0);
+    let env = Env::with_fs(fs.clone());
+    let how = BackupEngineOptions::new("/backups").env(env).schema_version(2);
+    let mut backups = BackupEngine::open(&how).unwrap();
+    let without = CreateBackupOptions::default().flush_before_backup(true).exclude_files_callback(|_| true);
+    let id = backups.create_new_backup_with_options(&db, &without, b"").unwrap();
+    assert_eq!(backups.env_for_open(id).unwrap_err().kind(), ErrorKind::NotSupported);
+    write(&db, 1);
+    db.close().unwrap();
+    drop(db);
+    let keep = RestoreOptions::default().mode(RestoreMode::KeepLatestDbSessionIdFiles);
+    let refused = backups.restore_db_from_backup_with(&keep, id, "/elsewhere", "/elsewhere").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    backups.restore_db_from_backup_with(&keep, id, "/db", "/db").unwrap();
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    assert!(holds(&db, 0) && db.get("key1-000").unwrap().is_none());
+}
+
+#[test]
+fn a_backup_opens_in_place_and_stays_as_it_is() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let mut backups = engine(&fs);
+    for round in 0..3 {
+        write(&db, round);
+        // The last backup has a WAL, the others have tables.
+        backups.create_new_backup(&db, round < 2).unwrap();
+    }
+    let files = |dir: &str| {
+        let mut names = fs.children(Path::new(dir)).unwrap();
+        names.sort();
+        names
+    };
+    let before = (files("/backups/shared_checksum"), files("/backups/private/3"));
+    for id in 1..=3 {
+        let info = backups.backup_info(id).unwrap();
+        assert_eq!(
+            (info.file_details.len(), info.size),
+            (info.number_files, { info.file_details.iter().map(|file| file.size).sum::<u64>() })
+        );
+        for file in &info.file_details {
+            let path = file.directory.join(&file.relative_filename);
+            assert_eq!(fs.file_size(&path).unwrap(), file.size, "{}", path.display());
+        }
+        let tables = info.file_details.iter().filter(|file| file.file_type == FileType::Table).count();
+        assert_eq!(tables, (id as usize).min(2));
+        let mut options = options(&fs);
+        options.db.env = backups.env_for_open(id).unwrap();
+        let backup = Db::open_for_read_only(&options, &info.name_for_open).unwrap();
+        for round in 0..3 {
+            assert_eq!(holds(&backup, round), round < id as usize, "backup {id}, round {round}");
+        }
+        backup.verify_checksum().unwrap();
+        backup.close().unwrap();
+        assert!(Db::open(&options, &info.name_for_open).is_err(), "for reading only");
+        backups.verify_backup(id, true).unwrap();
+    }
+    assert_eq!((files("/backups/shared_checksum"), files("/backups/private/3")), before);
+    assert!(backups.backup_infos().iter().all(|info| info.file_details.is_empty()));
+    assert_eq!(backups.backup_info(4).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(backups.env_for_open(4).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// Notes flushes that take all families or none.
+#[derive(Default)]
+struct Flushes(Mutex<Vec<String>>);
+
+impl EventListener for Flushes {
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        self.0.lock().unwrap().push(info.cf_name.clone());
+    }
+}
+
+#[test]
+fn a_backup_flushes_all_families_at_once_on_request() {
+    for flush_before_backup in [false, true] {
+        let (fs, flushes) = (Arc::new(MemFs::new()), Arc::new(Flushes::default()));
+        let mut options = options(&fs);
+        options.db.listeners = vec![flushes.clone()];
+        let db = Db::open(&options, "/db").unwrap();
+        let other = db.create_column_family("other", &options.cf).unwrap();
+        write(&db, 0);
+        db.put_cf(&other, "key", "value").unwrap();
+        let how = CreateBackupOptions::default().flush_before_backup(flush_before_backup).atomic_flush(true);
+        let mut backups = engine(&fs);
+        backups.create_new_backup_with_options(&db, &how, b"").unwrap();
+        let mut flushed = flushes.0.lock().unwrap().clone();
+        flushed.sort();
+        assert_eq!(flushed, if flush_before_backup { vec!["default", "other"] } else { vec![] });
+        assert_eq!(shared_files(&fs), if flush_before_backup { 2 } else { 0 });
+        backups.restore_db_from_latest_backup("/restored", "/restored").unwrap();
+        assert!(holds(&Db::open_for_read_only(&options, "/restored").unwrap(), 0));
     }
 }

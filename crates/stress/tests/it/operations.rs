@@ -201,12 +201,16 @@ const NOT_CALLED: [(&str, &str, &str); 34] = [
         "DbWithTtl",
         "base_db create_column_family_with_ttl delete get get_opt iter_opt multi_get open put set_ttl ttl write write_opt",
     ),
-    ("reads, tells something, or stops", "BackupEngine", "backup_infos corrupted_backups stopper"),
+    (
+        "reads, tells something, or stops",
+        "BackupEngine",
+        "backup_info backup_infos corrupted_backups env_for_open stopper",
+    ),
     (
         "other forms of those that are called; esker/tests/it/backup.rs",
         "BackupEngine",
         "create_new_backup_with_metadata create_new_backup_with_options delete_backup garbage_collect restore_db_from_backup \
-         restore_db_from_backup_with",
+         restore_db_from_backup_with restore_db_from_latest_backup_with",
     ),
 ];
 
