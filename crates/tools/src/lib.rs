@@ -21,6 +21,7 @@ mod compare;
 mod compat;
 #[cfg(feature = "benchmarks")]
 mod db_bench;
+mod db_dump;
 #[cfg(feature = "campaigns")]
 mod db_stress;
 mod demo;
@@ -114,6 +115,12 @@ enum Command {
     #[cfg(feature = "benchmarks")]
     #[command(name = "lock_bench")]
     LockBench(lock_bench::LockBenchArguments),
+    /// Writes a database to one file, as RocksDB's rocksdb_dump
+    #[command(name = "rocksdb_dump")]
+    RocksdbDump(db_dump::DbDumpOptions),
+    /// Puts the entries of such a file into a database, as RocksDB's rocksdb_undump
+    #[command(name = "rocksdb_undump")]
+    RocksdbUndump(db_dump::DbUndumpOptions),
     /// Looks into table files, like RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
@@ -166,6 +173,8 @@ impl CommandLine {
                 | Command::Explain(_)
                 | Command::IoTracerParser(_)
                 | Command::Ldb(_)
+                | Command::RocksdbDump(_)
+                | Command::RocksdbUndump(_)
                 | Command::SstDump(_)
                 | Command::TraceAnalyzer(_)
                 | Command::Verify(_)
@@ -224,6 +233,8 @@ impl CommandLine {
             Command::Ldb(options) => ldb::run(options, host),
             #[cfg(feature = "benchmarks")]
             Command::LockBench(arguments) => lock_bench::run(arguments, host),
+            Command::RocksdbDump(options) => db_dump::dump(options, host),
+            Command::RocksdbUndump(options) => db_dump::undump(options, host),
             Command::SstDump(options) => sst_dump::run(options, host),
             Command::TraceAnalyzer(options) => trace_analyzer::run(options, host),
             Command::Verify(options) => verify::run(options, host),

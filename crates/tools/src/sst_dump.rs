@@ -67,6 +67,9 @@ pub(crate) struct SstDumpOptions {
     /// Print properties of the table
     #[arg(long)]
     show_properties: bool,
+    /// Write sequence numbers and types of keys, too, with raw
+    #[arg(long)]
+    show_sequence_number_type: bool,
     /// Print names, offsets and sizes of the blocks in the meta index, with check, scan and
     /// identify
     #[arg(long)]
@@ -218,7 +221,7 @@ fn process(
             }
             Ok(verified)
         }
-        Command::Raw => raw(fs, reader, path, out),
+        Command::Raw => raw(fs, (reader, path), options.show_sequence_number_type, out),
         Command::Recompress => trials.print(reader, out),
         Command::Identify | Command::None => Ok(Ok(())),
     }
@@ -315,12 +318,12 @@ fn scan(
 /// Writes the dump of `FILE.sst` to `FILE_dump.txt` beside it.
 fn raw(
     fs: &dyn FileSystem,
-    reader: &Arc<TableReader>,
-    path: &Path,
+    (reader, path): (&Arc<TableReader>, &Path),
+    with_sequence_and_type: bool,
     out: &mut Out,
 ) -> CommandOutcome<Result<()>> {
     let mut contents = Vec::new();
-    let dumped = append_raw_dump(reader, &mut contents);
+    let dumped = append_raw_dump(reader, with_sequence_and_type, &mut contents);
     let text_path = match path.extension() {
         Some(extension) if extension == "sst" => path.with_extension(""),
         _ => path.to_owned(),

@@ -5,7 +5,9 @@
 
 use crate::text::{hex, public_unique_id_text};
 use esker::Result;
+use esker::internals::base::ValueType;
 use esker::internals::base::coding::put_length_prefixed;
+use esker::internals::format::key::ParsedInternalKey;
 use esker::internals::format::meta_index::COMPRESSION_DICT;
 use esker::internals::format::properties::TableProperties;
 use esker::internals::format::unique_id::unique_id;
@@ -156,8 +158,12 @@ fn column_family_id(p: &TableProperties) -> String {
 
 const RULE: &str = "--------------------------------------";
 
-/// The whole table in the form of `--command=raw`.
-pub(crate) fn append_raw_dump(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
+/// The whole table in the form of `--command=raw`, with `--show_sequence_number_type` or without.
+pub(crate) fn append_raw_dump(
+    reader: &TableReader,
+    with_sequence_and_type: bool,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     out.extend_from_slice(footer_text(reader).as_bytes());
     let mut text = format!("Table Properties:\n{RULE}\n");
     for (name, value) in properties(reader) {
@@ -168,8 +174,8 @@ pub(crate) fn append_raw_dump(reader: &TableReader, out: &mut Vec<u8>) -> Result
     out.extend_from_slice(text.as_bytes());
     append_index(reader, out)?;
     append_dictionary(reader, out)?;
-    append_range_deletions(reader, out);
-    append_blocks(reader, out)
+    append_range_deletions(reader, with_sequence_and_type, out);
+    append_blocks(reader, with_sequence_and_type, out)
 }
 
 fn footer_text(reader: &TableReader) -> String {
@@ -240,28 +246,32 @@ fn append_dictionary(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Appends each fragment of the range tombstones, once for each of its sequence numbers.
-fn append_range_deletions(reader: &TableReader, out: &mut Vec<u8>) {
+fn append_range_deletions(reader: &TableReader, with_sequence_and_type: bool, out: &mut Vec<u8>) {
     let Some(tombstones) = reader.range_dels() else { return };
     out.extend_from_slice(format!("Range deletions:\n{RULE}\n").as_bytes());
     for i in 0..tombstones.len() {
         let fragment = tombstones.fragment(i);
-        for _ in tombstones.sequences(i) {
-            append_pair(fragment.start, fragment.end, out);
+        for sequence in tombstones.sequences(i) {
+            let shown = with_sequence_and_type.then_some((sequence.0, ValueType::RangeDeletion));
+            append_pair((fragment.start, shown), fragment.end, out);
         }
     }
     out.push(b'\n');
 }
 
-/// Appends key and value twice: as hexadecimal digits and as raw bytes.
-fn append_pair(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(value)).as_bytes());
+/// Appends key and value twice: as hexadecimal digits, perhaps with sequence number and type, and
+/// as raw bytes.
+fn append_pair((key, shown): (&[u8], Option<(u64, ValueType)>), value: &[u8], out: &mut Vec<u8>) {
+    let shown = shown.map(|(sequence, kind)| format!("  seq: {sequence}  type: {} ", kind as u8));
+    let shown = shown.unwrap_or_default();
+    out.extend_from_slice(format!("  HEX    {}{shown}: {}\n  ASCII  ", hex(key), hex(value)).as_bytes());
     append_spaced(key, out);
     out.extend_from_slice(b": ");
     append_spaced(value, out);
     out.extend_from_slice(b"\n  ------\n");
 }
 
-fn append_blocks(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
+fn append_blocks(reader: &TableReader, with_sequence_and_type: bool, out: &mut Vec<u8>) -> Result<()> {
     let mut sizes = Vec::new();
     reader.for_each_data_block(&mut |block| {
         sizes.push(block.handle.size);
@@ -271,7 +281,9 @@ fn append_blocks(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
             format!("Data Block # {} @ {}\n{RULE}\n", sizes.len(), hex(&handle)).as_bytes(),
         );
         block.for_each(&mut |key, value| {
-            append_pair(esker::internals::format::key::user_key(key), value, out);
+            let parsed = ParsedInternalKey::parse(key)?;
+            let shown = with_sequence_and_type.then_some((parsed.sequence.0, parsed.value_type));
+            append_pair((parsed.user_key, shown), value, out);
             Ok(())
         })?;
         out.push(b'\n');

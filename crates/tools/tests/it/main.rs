@@ -12,6 +12,7 @@ mod block_cache_reports;
 mod compaction_worker;
 mod compat;
 mod db_bench;
+mod db_dump;
 mod db_stress;
 mod demo;
 #[cfg(feature = "encryption")]

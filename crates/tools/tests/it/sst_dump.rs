@@ -61,6 +61,27 @@ fn raw_dumps_hold_range_deletions_dictionaries_and_first_keys() {
             .to_string()
             .replace("\\n", "\n")
     };
+    let raw_of = |flags: &[&str]| {
+        let db = temp.join("typed");
+        copy(&golden("v7_8_range_del"), &db);
+        let table = files(&db, ".sst").remove(0);
+        let file = format!("--file={}", table.display());
+        esker(&[&["sst_dump", &file, "--command=raw"], flags].concat()).ok();
+        let text = std::fs::read(files(&db, "_dump.txt").remove(0)).unwrap();
+        std::fs::remove_dir_all(db).unwrap();
+        text.escape_ascii().to_string().replace("\\n", "\n")
+    };
+    let (plain, typed) = (raw_of(&[]), raw_of(&["--show_sequence_number_type"]));
+    assert!(!plain.contains("  seq: ") && typed.contains("  type: 1 : "), "{typed}");
+    assert!(typed.contains("  type: 15 : "), "a range deletion: {typed}");
+    let without: Vec<String> = typed
+        .lines()
+        .map(|line| match (line.split_once("  seq: "), line.split_once(" : ")) {
+            (Some((key, _)), Some((_, value))) => format!("{key}: {value}"),
+            _ => line.to_owned(),
+        })
+        .collect();
+    assert_eq!(without, plain.lines().collect::<Vec<_>>());
     let deletions = dump("v7_8_range_del_only_sst", "000011");
     let expected = "\nRange deletions:\n--------------------------------------\n  HEX    6B6579303030303130: \
                     6B6579303030303230\n  ASCII  k e y 0 0 0 0 1 0 : k e y 0 0 0 0 2 0 \n  ------\n";
