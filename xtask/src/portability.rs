@@ -75,10 +75,7 @@ const UNDER_QEMU: [Skipped; 9] = [
         test: "forks::a_daemon_that_used_the_default_environment_opens_a_database",
         why: NO_THREADS_AFTER_FORK,
     },
-    Skipped {
-        test: "forks::children_of_a_busy_parent_open_their_own_and_end",
-        why: NO_THREADS_AFTER_FORK,
-    },
+    Skipped { test: "forks::children_of_a_busy_parent_open_their_own_and_end", why: NO_THREADS_AFTER_FORK },
 ];
 
 /// Tests that need the GNU C library.

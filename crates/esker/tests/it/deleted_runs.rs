@@ -504,7 +504,7 @@ fn a_batch_that_outlives_its_database_keeps_nothing_in_the_cache() {
     drop(iter);
     assert!(cache.usage() > 0, "the scan has remembered a run");
     let mut batch = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
-    batch.put("own", "value");
+    batch.put("own", "value").unwrap();
     let mut iter = batch.iter_with_base(&db, &ReadOptions::default(), &db.default_column_family()).unwrap();
     iter.seek_to_first();
     iter.next();

@@ -446,8 +446,9 @@ fn databases_of_write_prepared_change_hands_again_and_again() {
                     };
                     let writes: Writes = (0..3).map(writes).collect();
                     let commits = (rng.u8(..3) > 0).then(|| rng.bool());
+                    let number = rng.usize(..3);
                     let back = |_| rng.choice(&free).expect("some").clone();
-                    let back: Vec<_> = (0..rng.usize(..3)).map(back).collect();
+                    let back: Vec<_> = (0..number).map(back).collect();
                     engine.transact(&name, (&writes, &back), commits, commits.is_none() || rng.bool());
                     match commits {
                         None => {

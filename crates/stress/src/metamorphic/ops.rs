@@ -233,7 +233,7 @@ impl Maker {
                 let (lower, upper) = self.bounds(family);
                 ScriptOp::OpenIterator(self.rng.usize(..ITERATORS), family, lower, upper, self.snapshot())
             }
-            700..960 => ScriptOp::Move(self.rng.usize(..ITERATORS), self.next_move()),
+            740..960 => ScriptOp::Move(self.rng.usize(..ITERATORS), self.next_move()),
             960..965 => ScriptOp::CloseIterator(self.rng.usize(..ITERATORS)),
             965..978 => ScriptOp::Flush(self.any_family()),
             978..984 => {

@@ -11,6 +11,8 @@ use esker::{
 use std::collections::BTreeMap;
 
 type Contents = BTreeMap<String, String>;
+/// A name, and what it sets.
+type Way = (&'static str, fn(&mut ReadOptions));
 
 /// `k5` is deleted singly. No op touches `k8`, and nothing ever writes `k9`.
 const KEYS: [&str; 10] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"];
@@ -61,7 +63,7 @@ fn check(db: &Db, at: Option<&Snapshot>, expected: &Contents, case: &str) {
     check_gets(db, &options, expected, case);
     check_batches(db, &options, expected, case);
     let family = db.default_column_family();
-    let ways: [(&str, fn(&mut ReadOptions)); 8] = [
+    let ways: [Way; 8] = [
         ("plain", |_| ()),
         ("pinned", |o| o.pin_data = true),
         ("tailing", |o| o.tailing = o.snapshot.is_none()),
