@@ -79,7 +79,8 @@ const NOT_CALLED: [(&str, &str, &str); 34] = [
          key_may_exist last last_cf latest_sequence_number sorted_wal_files current_wal_file list_column_families live_files live_files_checksum_info live_files_storage_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
          multi_get_opt multi_scan new_multi_scan options_cf path prefix prefix_cf prefix_opt property property_cf destroy_column_family_handle range range_cf range_opt scrub_state snapshot \
-         db_identity db_session_id env get_merge_operands get_stats_history get_with_metadata multi_get_with_metadata quarantined_tables verify_checksum verify_file_checksums",
+         db_identity db_session_id env get_merge_operands get_stats_history get_with_metadata multi_get_with_metadata quarantined_tables verify_checksum verify_file_checksums \
+         get_async multi_get_async prepared_file_info",
     ),
     (
         "a shorter form of one that is called",

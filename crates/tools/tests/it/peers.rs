@@ -106,6 +106,12 @@ const LDB: &[&[&str]] = &[
     &["manifest_dump", "--hex"],
 ];
 
+/// Whether RocksDB prints this line of the aggregated properties since 11 only.
+fn is_newer(line: &str) -> bool {
+    let names = ["compression_rejected", "compression_bypassed", "num_uniform_blocks"];
+    line.starts_with("rocksdb.aggregated-table-properties") && names.iter().any(|name| line.contains(name))
+}
+
 #[test]
 fn ldb_prints_what_rocksdbs_prints_of_rocksdbs_database() {
     let temp = TempDir::new("peers-ldb");
@@ -116,7 +122,8 @@ fn ldb_prints_what_rocksdbs_prints_of_rocksdbs_database() {
             std::iter::once(flag).chain(command.iter().map(|a| (*a).to_owned())).collect()
         };
         let Some((theirs, ours)) = both(&db, "ldb", &arguments) else { return };
-        assert_eq!((ours.code, &ours.out), (theirs.code, &theirs.out), "{command:?}: {}", ours.err);
+        let ours_then: String = ours.out.split_inclusive('\n').filter(|line| !is_newer(line)).collect();
+        assert_eq!((ours.code, &ours_then), (theirs.code, &theirs.out), "{command:?}: {}", ours.err);
     }
     for wal in files(&db, ".log") {
         let name = wal.file_name().unwrap().to_str().unwrap().to_owned();

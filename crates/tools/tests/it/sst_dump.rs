@@ -61,19 +61,21 @@ fn raw_dumps_hold_range_deletions_dictionaries_and_first_keys() {
             .to_string()
             .replace("\\n", "\n")
     };
-    let raw_of = |flags: &[&str]| {
+    let raw_of = |name: &str, flags: &[&str]| {
         let db = temp.join("typed");
-        copy(&golden("v7_8_range_del"), &db);
-        let table = files(&db, ".sst").remove(0);
+        copy(&golden(name), &db);
+        let table = files(&db, ".sst").pop().unwrap();
         let file = format!("--file={}", table.display());
         esker(&[&["sst_dump", &file, "--command=raw"], flags].concat()).ok();
         let text = std::fs::read(files(&db, "_dump.txt").remove(0)).unwrap();
         std::fs::remove_dir_all(db).unwrap();
         text.escape_ascii().to_string().replace("\\n", "\n")
     };
-    let (plain, typed) = (raw_of(&[]), raw_of(&["--show_sequence_number_type"]));
+    let flag = ["--show_sequence_number_type"];
+    let (plain, typed) = (raw_of("v7_8_range_del", &[]), raw_of("v7_8_range_del", &flag));
     assert!(!plain.contains("  seq: ") && typed.contains("  type: 1 : "), "{typed}");
-    assert!(typed.contains("  type: 15 : "), "a range deletion: {typed}");
+    let deletions = raw_of("v7_8_range_del_only_sst", &flag);
+    assert!(deletions.contains("  type: 15 : "), "a range deletion: {deletions}");
     let without: Vec<String> = typed
         .lines()
         .map(|line| match (line.split_once("  seq: "), line.split_once(" : ")) {
