@@ -161,6 +161,7 @@ mod tests {
             prepared: vec![PreparedTransaction { xid: b"x".to_vec(), batch: puts(&["b"]), numbers: None }],
             dropped: vec![b"y".to_vec()],
             restore: puts(&["undo"]),
+            ..SectionsAgain::default()
         };
         let again = again.record(PrepareKind::Committed).unwrap();
         assert_eq!(keys(&of(&mut changes, again, 1).unwrap()), ["undo"]);

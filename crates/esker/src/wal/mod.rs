@@ -3,8 +3,8 @@
 //!
 //! Reading order: `manager` (the WALs of a database), `old` (WALs that no family needs), `budget`
 //! (memory of a replay), `source` (a WAL being read), `predecessor` (the link to the WAL before
-//! it), `two_phase` (prepared transactions in WALs), `changes` (records as committed changes),
-//! `follow` (the WALs of a primary).
+//! it), `section` (prepared transactions in records), `two_phase` (the same in WALs), `changes`
+//! (records as committed changes), `follow` (the WALs of a primary).
 
 mod budget;
 mod changes;
@@ -12,6 +12,7 @@ mod follow;
 mod manager;
 mod old;
 mod predecessor;
+mod section;
 mod source;
 mod two_phase;
 
@@ -21,9 +22,11 @@ pub(crate) use follow::{FollowedWal, FollowedWals};
 pub(crate) use manager::{WalEnd, WalOptions, Wals};
 pub(crate) use old::{ArchivedWal, OldWals};
 pub(crate) use predecessor::Predecessor;
+pub(crate) use section::{
+    PreparedTransaction, SectionsAgain, early_section, section_record, section_record_again,
+};
 pub(crate) use source::{BoundedWal, TailSource, WalReader, open_wal, open_wal_of_owner};
 pub(crate) use two_phase::{
-    CustomOrders, KeyWrites, OpNumbers, PreparedSections, PreparedTransaction, SectionOp, SectionsAgain,
-    TwoPhaseReplay, UnresolvedTransaction, custom_order, early_section, family_and_key, key_of,
-    numbers_by_batch, section_record, section_record_again, stamped,
+    CustomOrders, KeyWrites, OpNumbers, PreparedSections, SectionOp, TwoPhaseReplay, UnresolvedTransaction,
+    custom_order, family_and_key, key_of, numbers_by_batch, stamped,
 };

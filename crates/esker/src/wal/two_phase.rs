@@ -79,56 +79,6 @@ impl UnresolvedTransaction {
     }
 }
 
-/// A prepared transaction that recovery has found.
-#[derive(Clone, Debug)]
-pub(crate) struct PreparedTransaction {
-    pub(crate) xid: Vec<u8>,
-    /// The ops that its commit applies, without markers.
-    pub(crate) batch: WriteBatch,
-    /// The first sequence number of its section, and their count, if its ops are in memtables.
-    pub(crate) numbers: Option<(SequenceNumber, u64)>,
-}
-
-/// The transactions that recovery writes to the new WAL, in one record. So a crash keeps all of the
-/// record or nothing, and the next recovery finds either the old sections or the new ones.
-#[derive(Debug, Default)]
-pub(crate) struct SectionsAgain {
-    pub(crate) prepared: Vec<PreparedTransaction>,
-    /// The names of transactions that never prepared.
-    pub(crate) dropped: Vec<Vec<u8>>,
-    /// Gives keys their committed values again where tables have ops of these transactions. Its
-    /// sequence number is that of the record.
-    pub(crate) restore: WriteBatch,
-}
-
-impl SectionsAgain {
-    /// Whether nothing has to be written: tables have no op of a dropped transaction.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.prepared.is_empty() && self.restore.count() == 0
-    }
-
-    /// The record, with sections of this kind. Its first markers end the older sections, which may
-    /// be replayed before it; then come the restoring ops, and the sections.
-    /// # Errors
-    /// Those of [`WriteBatch::put`].
-    pub(crate) fn record(&self, kind: PrepareKind) -> Result<WriteBatch> {
-        let mut record = WriteBatch::new();
-        let names = self.prepared.iter().map(|transaction| &transaction.xid).chain(&self.dropped);
-        for xid in names {
-            record.put_marker(BatchOp::Rollback { xid })?;
-        }
-        record.append(&self.restore)?;
-        if kind != PrepareKind::Committed && self.restore.count() > 0 {
-            record.put_marker(BatchOp::Noop)?;
-        }
-        for transaction in &self.prepared {
-            add_section(&mut record, &transaction.xid, &transaction.batch, kind)?;
-        }
-        record.set_sequence(self.restore.sequence());
-        Ok(record)
-    }
-}
-
 /// Applies one op of a record: its WAL, its sequence number, the op.
 pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>) -> Result<()> + 'a;
 
@@ -639,41 +589,6 @@ pub(crate) fn stamped(
     let put = stamped.update_timestamps(timestamp, size_in);
     put.map_err(|error| Error::corruption(format!("commit timestamp: {error}")))?;
     Ok(stamped)
-}
-
-/// The record of a prepared transaction: its ops between markers.
-/// # Errors
-/// Those of [`WriteBatch::put`].
-pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
-    let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
-    add_section(&mut record, xid, ops, PrepareKind::Committed)?;
-    Ok(record)
-}
-
-/// [`section_record`] of a section that an older WAL has too; both may be replayed.
-/// # Errors
-/// Those of [`WriteBatch::put`].
-pub(crate) fn section_record_again(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
-    let mut record = WriteBatch::new();
-    record.put_marker(BatchOp::Rollback { xid })?;
-    add_section(&mut record, xid, ops, PrepareKind::Committed)?;
-    Ok(record)
-}
-
-/// The record of a section that the memtables get, too: its ops between markers. `kind`: of a
-/// prepare, or of a transaction that is not prepared yet.
-/// # Errors
-/// Those of [`WriteBatch::put`].
-pub(crate) fn early_section(xid: &[u8], ops: &WriteBatch, kind: PrepareKind) -> Result<WriteBatch> {
-    let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
-    add_section(&mut record, xid, ops, kind)?;
-    Ok(record)
-}
-
-fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch, kind: PrepareKind) -> Result<()> {
-    record.put_marker(BatchOp::BeginPrepare(kind))?;
-    record.append(ops)?;
-    record.put_marker(BatchOp::EndPrepare { xid })
 }
 
 /// The sections of an open database: the prepared transactions and their WALs.

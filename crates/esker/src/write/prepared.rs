@@ -132,8 +132,8 @@ impl WritePath {
                 "write_policy WritePrepared: a transaction that deletes ranges cannot be prepared; commit it without",
             ));
         }
-        let record = early_section(xid, &batch, PrepareKind::Persisted)?;
-        let numbers = numbers_by_batch(&batch, &|id| order_of(&self.engine, id)).max(1);
+        let orders = |id| order_of(&self.engine, id);
+        let (record, numbers) = early_section(xid, &batch, PrepareKind::Persisted, &orders)?;
         let step =
             PreparedStep::Prepare { xid: xid.to_vec(), batch: Arc::new(batch), numbers, commits: false };
         self.step(options, record, TwoPhase::Prepared(step))
@@ -144,9 +144,9 @@ impl WritePath {
     /// # Errors
     /// Errors of [`WritePath::write`].
     pub(crate) fn commit_spilled(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
-        let mut record = early_section(xid, &batch, PrepareKind::Persisted)?;
+        let orders = |id| order_of(&self.engine, id);
+        let (mut record, numbers) = early_section(xid, &batch, PrepareKind::Persisted, &orders)?;
         record.put_marker(BatchOp::Commit { xid })?;
-        let numbers = numbers_by_batch(&batch, &|id| order_of(&self.engine, id)).max(1);
         let step =
             PreparedStep::Prepare { xid: xid.to_vec(), batch: Arc::new(batch), numbers, commits: true };
         self.step(options, record, TwoPhase::Prepared(step))
@@ -164,8 +164,8 @@ impl WritePath {
         batch: WriteBatch,
     ) -> Result<(SequenceNumber, u64)> {
         debug_assert!(!batch.content().delete_range, "a transaction with range deletions stays in memory");
-        let record = early_section(xid, &batch, PrepareKind::Unprepared)?;
-        let numbers = numbers_by_batch(&batch, &|id| order_of(&self.engine, id)).max(1);
+        let orders = |id| order_of(&self.engine, id);
+        let (record, numbers) = early_section(xid, &batch, PrepareKind::Unprepared, &orders)?;
         let step = PreparedStep::Spill { xid: xid.to_vec(), batch: Arc::new(batch), numbers };
         let options = WriteOptions { sync: false, ..*options };
         Ok((self.numbered_step(&options, record, TwoPhase::Prepared(step))?, numbers))

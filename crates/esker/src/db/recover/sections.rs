@@ -78,8 +78,8 @@ impl ReplayRun<'_> {
         taken_back: TakenBack,
     ) -> Result<SectionsAgain> {
         self.report(unresolved);
-        let orders = self.custom_orders();
-        let orders = |id| orders.get(&id).cloned();
+        let custom = self.custom_orders();
+        let orders = |id| custom.get(&id).cloned();
         let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
         let first = SequenceNumber(self.last_sequence.0 + 1);
         // If ops are numbered by batch, each marker that ends older sections takes a number. The
@@ -88,7 +88,7 @@ impl ReplayRun<'_> {
         let TakenBack { restore, superseded } = taken_back;
         let first_restored = if self.recovery.write_prepared { behind_markers } else { first };
         self.insert(&restore, self.recovery.write_prepared, first_restored, &orders)?;
-        let mut again = SectionsAgain { restore, ..SectionsAgain::default() };
+        let mut again = SectionsAgain { restore, orders: custom.clone(), ..SectionsAgain::default() };
         again.restore.set_sequence(first);
         for (t, (transaction, ops)) in unresolved.iter().zip(&ops).enumerate() {
             let xid = transaction.xid.clone();

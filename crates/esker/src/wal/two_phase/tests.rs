@@ -1,3 +1,4 @@
+use super::super::{section_record, section_record_again};
 use super::*;
 use esker_base::ErrorKind;
 use esker_testkit::seed;
