@@ -349,7 +349,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         let mut at = None;
         if !self.saver.is_done() && !context.memtables_only {
             let candidates = self.super_version.version.candidates(self.key.internal_key());
-            at = self.search_files(candidates, settle);
+            at = self.search_files::<false>(candidates, settle);
         }
         self.settle_or_suspend(at, settle)
     }
@@ -400,7 +400,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             let mut at = None;
             if !self.saver.is_done() && !context.memtables_only {
                 let candidates = self.super_version.version.candidates(self.key.internal_key());
-                at = self.search_files_by_level(candidates, &mut settle);
+                at = self.search_files::<true>(candidates, &mut settle);
             }
             let searched = now();
             perf_add!(get_from_output_files_time, searched.saturating_sub(begun));
@@ -427,7 +427,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         }
         if !self.saver.is_done() && !context.memtables_only {
             let candidates = self.super_version.version.candidates(self.key.internal_key());
-            self.search_files(candidates, &mut settle);
+            self.search_files::<false>(candidates, &mut settle);
         }
         match newest {
             Some(value) => value.map(|value| value.into_iter().collect()),
@@ -449,7 +449,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
                 if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file)
                     && let Step::GoOn = self.search_file_by_level((level, &**file, at.missing), settle)
                 {
-                    _ = self.search_files_by_level(candidates, settle);
+                    _ = self.search_files::<true>(candidates, settle);
                 }
             };
             perf_time!(get_from_output_files_time, clock, search());
@@ -509,30 +509,19 @@ impl<'a, S: Sees> PointSearch<'a, S> {
     }
 
     /// Searches the candidates in order. Stops at a table or block that it would have to wait for,
-    /// and returns the position.
-    fn search_files(
+    /// and returns the position. `BY_LEVEL`: counts by level, if the thread asks for them.
+    fn search_files<const BY_LEVEL: bool>(
         &mut self,
         candidates: Candidates<'_>,
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Option<SuspendedAt> {
         for (level, file) in candidates {
-            match self.search_file((level, file, None), settle) {
-                Step::GoOn => {}
-                Step::End => return None,
-                Step::Wait(at) => return Some(at),
-            }
-        }
-        None
-    }
-
-    /// [`PointSearch::search_files`], with counts by level if the thread asks for them.
-    fn search_files_by_level(
-        &mut self,
-        candidates: Candidates<'_>,
-        settle: &mut impl FnMut(Answer<'_>),
-    ) -> Option<SuspendedAt> {
-        for (level, file) in candidates {
-            match self.search_file_by_level((level, file, None), settle) {
+            let step = if BY_LEVEL {
+                self.search_file_by_level((level, file, None), settle)
+            } else {
+                self.search_file((level, file, None), settle)
+            };
+            match step {
                 Step::GoOn => {}
                 Step::End => return None,
                 Step::Wait(at) => return Some(at),

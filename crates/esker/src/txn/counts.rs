@@ -74,10 +74,11 @@ impl Unindexed {
         self.ranges.is_empty()
     }
 
-    /// Whether the op at this byte is not indexed.
+    /// Whether the op at this byte is not indexed. Takes a binary search.
     #[inline]
     pub(super) fn has(&self, at: usize) -> bool {
-        !self.ranges.is_empty() && self.ranges.iter().rev().any(|range| range.contains(&at))
+        let behind = self.ranges.partition_point(|range| range.start <= at);
+        behind > 0 && at < self.ranges[behind - 1].end
     }
 
     /// Ops from byte `at` on are not indexed.
@@ -119,44 +120,33 @@ impl PessimisticCore {
     fn num_keys(&self) -> u64 {
         self.locker.num_point_locks() as u64
     }
-
-    /// Adds an op to the batch and counts it.
-    /// # Errors
-    /// Those of `add`.
-    pub(super) fn add(
-        &mut self,
-        op: CountedOp,
-        add: impl FnOnce(&mut WriteBatchWithIndex) -> Result<()>,
-    ) -> Result<()> {
-        add(&mut self.batch)?;
-        self.counts.count(op);
-        Ok(())
-    }
 }
 
 impl Own {
     fn num_keys(&self) -> u64 {
         self.touched.len() as u64
     }
-
-    /// Adds an op to the batch and counts it.
-    /// # Errors
-    /// Those of `add`.
-    pub(super) fn add(
-        &mut self,
-        op: CountedOp,
-        add: impl FnOnce(&mut WriteBatchWithIndex) -> Result<()>,
-    ) -> Result<()> {
-        add(&mut self.batch)?;
-        self.counts.count(op);
-        Ok(())
-    }
 }
 
 /// Gives a kind of transaction its counts. `$open` opens a database for the example, `$keys` says
-/// which keys count.
+/// which keys count. `$state` has the batch.
 macro_rules! counts_of {
-    ($name:ident, $open:literal, $keys:literal, $core:ident, $core_mut:ident) => {
+    ($name:ident, $state:ident, $open:literal, $keys:literal, $core:ident, $core_mut:ident) => {
+        impl $state {
+            /// Adds an op to the batch and counts it.
+            /// # Errors
+            /// Those of `add`.
+            pub(super) fn add(
+                &mut self,
+                op: CountedOp,
+                add: impl FnOnce(&mut WriteBatchWithIndex) -> Result<()>,
+            ) -> Result<()> {
+                add(&mut self.batch)?;
+                self.counts.count(op);
+                Ok(())
+            }
+        }
+
         /// Counts, and the age.
         impl $name {
             #[doc = $keys]
@@ -238,6 +228,7 @@ macro_rules! counts_of {
 
 counts_of!(
     Transaction,
+    PessimisticCore,
     "let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;",
     "Number of keys that it has locked one by one. Costs a look at each lock.",
     core,
@@ -245,6 +236,7 @@ counts_of!(
 );
 counts_of!(
     OptimisticTransaction,
+    Own,
     "let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;",
     "Number of keys that the commit checks. Ranges do not count.",
     own,

@@ -361,10 +361,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.touch(family, key.as_ref())?;
-        own.add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
+        self.put_entity_as(family, key.as_ref(), columns, true)
     }
 
     /// [`OptimisticTransaction::put_entity`], without a check for writes of others.
@@ -378,9 +375,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
+        self.put_entity_as(family, key.as_ref(), columns, false)
     }
 
     /// Sets `key` in several families, in each to the columns of its group.

@@ -301,10 +301,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.touch(family, key.as_ref())?;
-        own.add(CountedOp::Put, |batch| batch.put_cf(family.id(), key.as_ref(), value.as_ref()))
+        self.put_as(family, key.as_ref(), value.as_ref(), true)
     }
 
     /// Removes `key` from the default family.
@@ -321,10 +318,7 @@ impl OptimisticTransaction {
     /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
     /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.touch(family, key.as_ref())?;
-        own.add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), key.as_ref()))
+        self.delete_as(family, key.as_ref(), true)
     }
 
     /// Removes `key`, which was put exactly once since its last deletion.
@@ -332,10 +326,7 @@ impl OptimisticTransaction {
     /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
     /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.touch(family, key.as_ref())?;
-        own.add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), key.as_ref()))
+        self.single_delete_as(family, key.as_ref(), true)
     }
 
     /// Adds an operand to `key` for the family's merge operator.
@@ -360,10 +351,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.touch(family, key.as_ref())?;
-        own.add(CountedOp::Merge, |batch| batch.merge_cf(family.id(), key.as_ref(), operand.as_ref()))
+        self.merge_as(family, key.as_ref(), operand.as_ref(), true)
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. The commit fails if others

@@ -3,10 +3,10 @@
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/transaction_base.cc`.
 
-use super::OptimisticTransaction;
 use super::counts::CountedOp;
 use super::optimistic::Own;
 use super::options::IsolationLevel;
+use super::{OptimisticTransaction, WriteBatchWithIndex};
 use crate::db::ColumnFamilyHandle;
 use crate::options::WriteOptions;
 use esker_base::Result;
@@ -22,9 +22,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.add(CountedOp::Put, |batch| batch.put_cf(family.id(), key.as_ref(), value.as_ref()))
+        self.put_as(family, key.as_ref(), value.as_ref(), false)
     }
 
     /// [`OptimisticTransaction::delete_cf`], without a check for writes of others.
@@ -48,9 +46,7 @@ impl OptimisticTransaction {
     /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
     /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), key.as_ref()))
+        self.delete_as(family, key.as_ref(), false)
     }
 
     /// [`OptimisticTransaction::single_delete_cf`], without a check for writes of others.
@@ -58,9 +54,7 @@ impl OptimisticTransaction {
     /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
     /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), key.as_ref()))
+        self.single_delete_as(family, key.as_ref(), false)
     }
 
     /// [`OptimisticTransaction::merge_cf`], without a check for writes of others.
@@ -73,9 +67,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let own = &mut *self.own();
-        own.check_usable(family)?;
-        own.add(CountedOp::Merge, |batch| batch.merge_cf(family.id(), key.as_ref(), operand.as_ref()))
+        self.merge_as(family, key.as_ref(), operand.as_ref(), false)
     }
 
     /// Undoes one `get_for_update` of `key`. If it was the last one since the newest save point,
@@ -128,7 +120,74 @@ impl OptimisticTransaction {
     }
 }
 
+/// Writes of both kinds. `is_checked`: the commit fails if others write the key before it.
+impl OptimisticTransaction {
+    pub(super) fn put_as(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        value: &[u8],
+        is_checked: bool,
+    ) -> Result<()> {
+        let put = |batch: &mut WriteBatchWithIndex| batch.put_cf(family.id(), key, value);
+        self.own().write(family, key, is_checked, CountedOp::Put, put)
+    }
+
+    pub(super) fn delete_as(&self, family: &ColumnFamilyHandle, key: &[u8], is_checked: bool) -> Result<()> {
+        let delete = |batch: &mut WriteBatchWithIndex| batch.delete_cf(family.id(), key);
+        self.own().write(family, key, is_checked, CountedOp::Delete, delete)
+    }
+
+    pub(super) fn single_delete_as(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        is_checked: bool,
+    ) -> Result<()> {
+        let delete = |batch: &mut WriteBatchWithIndex| batch.single_delete_cf(family.id(), key);
+        self.own().write(family, key, is_checked, CountedOp::Delete, delete)
+    }
+
+    pub(super) fn merge_as(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        operand: &[u8],
+        is_checked: bool,
+    ) -> Result<()> {
+        let merge = |batch: &mut WriteBatchWithIndex| batch.merge_cf(family.id(), key, operand);
+        self.own().write(family, key, is_checked, CountedOp::Merge, merge)
+    }
+
+    pub(super) fn put_entity_as(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        columns: &[(&[u8], &[u8])],
+        is_checked: bool,
+    ) -> Result<()> {
+        let put = |batch: &mut WriteBatchWithIndex| batch.put_entity_cf(family.id(), key, columns);
+        self.own().write(family, key, is_checked, CountedOp::PutEntity, put)
+    }
+}
+
 impl Own {
+    /// Adds an op on `key`. `is_checked`: the commit fails if others write the key before it.
+    fn write(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        is_checked: bool,
+        op: CountedOp,
+        add: impl FnOnce(&mut WriteBatchWithIndex) -> Result<()>,
+    ) -> Result<()> {
+        self.check_usable(family)?;
+        if is_checked {
+            self.touch(family, key)?;
+        }
+        self.add(op, add)
+    }
+
     /// [`Own::touch`] for a read for update, which may be undone.
     /// # Errors
     /// Those of [`Own::touch`].
