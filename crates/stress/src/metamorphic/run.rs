@@ -8,7 +8,7 @@ use super::transactions::{RunTransaction, Seen, TRANSACTIONS};
 use crate::audit::{self, AuditSubject, Audited};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::options::CompactionStyle;
-use esker::txn::WritePolicy;
+use esker::txn::{OptimisticTransactionDbOptions, WritePolicy};
 use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, FlushOptions, IngestExternalFileOptions,
     OpenMode, OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, Result, Snapshot,
@@ -144,8 +144,10 @@ impl Run<'_> {
                 self.check_prepared(&db)?;
                 RunStore::Pessimistic(db)
             }
-            OpenedAs::Optimistic => {
-                RunStore::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?)
+            OpenedAs::Optimistic(policy) => {
+                let options = OptimisticTransactionDbOptions::default().validate_policy(policy);
+                let options = options.occ_lock_buckets(16);
+                RunStore::Optimistic(OptimisticTransactionDb::open_cf_opt(db, &options, PATH, families)?)
             }
         };
         let handle =

@@ -16,7 +16,7 @@ use esker::options::{
     BlockCache, CacheOptions, CacheType, CompactionStyle, ConcurrentTaskLimiter, OptionStruct, Statistics,
     WalRecoveryMode, WriteBufferManager,
 };
-use esker::txn::WritePolicy;
+use esker::txn::{OccValidationPolicy, WritePolicy};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
 use esker_testkit::timestamps::TimestampFormat;
 use std::collections::BTreeSet;
@@ -301,7 +301,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
 pub(super) enum OpenedAs {
     Plain,
     Pessimistic,
-    Optimistic,
+    Optimistic(OccValidationPolicy),
 }
 
 /// The options of one opening.
@@ -378,7 +378,10 @@ impl Space {
         let two_phase = self.has_two_phases();
         let opened_as = match rng.u8(..6) {
             0 | 1 if two_phase => OpenedAs::Pessimistic,
-            2 if !self.without.contains("opened-as") => OpenedAs::Optimistic,
+            2 if !self.without.contains("opened-as") => OpenedAs::Optimistic(match rng.bool() {
+                true => OccValidationPolicy::ValidateSerial,
+                false => OccValidationPolicy::ValidateParallel,
+            }),
             _ => OpenedAs::Plain,
         };
         db.allow_2pc |= two_phase;

@@ -23,7 +23,7 @@ use esker::options::TargetVersion;
 use esker::txn::WritePolicy;
 use esker::{
     BackupEngine, BackupEngineOptions, Db, DbOptions, Error, ErrorKind, OpenMode, ReadOptions, RepairOptions,
-    RepairSummary, destroy_db, repair_db_with,
+    RepairSummary, RestoreMode, RestoreOptions, destroy_db, repair_db_with,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -72,7 +72,8 @@ impl Round {
         destroy_db(&options.db, &path).map_err(refused("destroy_db"))
     }
 
-    /// Makes another backup beside the earlier ones, and restores the newest.
+    /// Makes another backup beside the earlier ones, and restores the newest: at once, or over an
+    /// older one, of which each mode may keep other files.
     fn back_up(&mut self, path: &Path, flushes: bool) -> Done {
         // A crash may have damaged earlier backups.
         let directory = match self.journal {
@@ -86,7 +87,19 @@ impl Round {
         if self.rng.bool() {
             engine.purge_old_backups(2).map_err(refused("purge_old_backups"))?;
         }
-        engine.restore_db_from_latest_backup(path, path).map_err(refused("restore_db_from_latest_backup"))?;
+        let modes = [
+            RestoreMode::KeepLatestDbSessionIdFiles,
+            RestoreMode::VerifyChecksum,
+            RestoreMode::PurgeAllFiles,
+        ];
+        let mode = modes[self.rng.usize(..3)];
+        if let Some(older) = engine.backup_infos().first().filter(|_| self.rng.bool()) {
+            let restored = engine.restore_db_from_backup(older.backup_id, path, path);
+            restored.map_err(refused("restore_db_from_backup"))?;
+        }
+        let how = RestoreOptions::default().mode(mode);
+        let restored = engine.restore_db_from_latest_backup_with(&how, path, path);
+        restored.map_err(refused("restore_db_from_latest_backup"))?;
         let kept = if self.journal.is_some() { 0 } else { 2 };
         if kept == 0 { engine.purge_old_backups(kept).map_err(refused("purge_old_backups")) } else { Ok(()) }
     }
