@@ -159,12 +159,15 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     fn set_capacity(&self, bytes: usize);
 
     /// Lowers the capacity by a number of bytes, at most to 0, until [`inflate`](Self::inflate)
-    /// gives them back. No other call may change the capacity at the same time.
-    fn deflate(&self, decrease: usize) {
-        self.set_capacity(self.capacity().saturating_sub(decrease));
+    /// gives them back. Returns the bytes that it took. No other call may change the capacity at
+    /// the same time.
+    fn deflate(&self, decrease: usize) -> usize {
+        let before = self.capacity();
+        self.set_capacity(before.saturating_sub(decrease));
+        before.min(decrease)
     }
 
-    /// Gives back what [`deflate`](Self::deflate) took.
+    /// Gives back bytes that [`deflate`](Self::deflate) took.
     fn inflate(&self, increase: usize) {
         self.set_capacity(self.capacity().saturating_add(increase));
     }

@@ -48,6 +48,7 @@ pub use explain::{FoundAt, Touched, TouchedKind};
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
 pub use multi_get::{BatchVisitor, LookupPlan, read_plans};
+pub use open::check_readable;
 pub use open_files::OpenFiles;
 pub use options::{
     BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE, IndexMode,

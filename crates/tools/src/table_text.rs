@@ -281,7 +281,10 @@ fn append_blocks(reader: &TableReader, with_sequence_and_type: bool, out: &mut V
             format!("Data Block # {} @ {}\n{RULE}\n", sizes.len(), hex(&handle)).as_bytes(),
         );
         block.for_each(&mut |key, value| {
-            let parsed = ParsedInternalKey::parse(key)?;
+            let Ok(parsed) = ParsedInternalKey::parse(key) else {
+                out.extend_from_slice(b"Error parsing internal key - Skipped \n");
+                return Ok(());
+            };
             let shown = with_sequence_and_type.then_some((parsed.sequence.0, parsed.value_type));
             append_pair((parsed.user_key, shown), value, out);
             Ok(())

@@ -6,7 +6,7 @@
 
 use super::meta::BackupMeta;
 use super::restore::restored_name;
-use super::{BackupEngine, BackupInfo, SHARED};
+use super::{BackupEngine, BackupInfo, PRIVATE};
 use crate::observe::{LiveFileStorageInfo, Temperature};
 use crate::options::FileChecksumGenCrc32cFactory;
 use esker_base::sync::Arc;
@@ -96,7 +96,7 @@ impl fmt::Debug for BackupFileSystem {
 
 impl BackupFileSystem {
     fn new(inner: Arc<dyn FileSystem>, dir: &Path, private: PathBuf, meta: &BackupMeta) -> BackupFileSystem {
-        let shared = meta.files.iter().filter(|file| file.name.starts_with(SHARED));
+        let shared = meta.files.iter().filter(|file| !file.name.starts_with(PRIVATE));
         let shared = shared.map(|file| (restored_name(&file.name), dir.join(&file.name))).collect();
         BackupFileSystem { inner, private, shared }
     }

@@ -410,7 +410,7 @@ impl BackupEngine {
         let session = &properties.db_session_id;
         let by_session = by_session(stem, session, bytes, extension);
         let is_known = known.contains_key(by_session.as_str());
-        let name = if session.is_empty() || is_known && !self.is_same(&by_session, bytes, stem, &properties) {
+        let name = if session.is_empty() || is_known && !self.is_same(&by_session, bytes, &properties) {
             let crc = transfer.checksum(path, is_direct, bytes)?;
             check_recorded(recorded, crc, path)?;
             format!("{SHARED}/{stem}_{crc}_{bytes}.{extension}")
@@ -423,6 +423,7 @@ impl BackupEngine {
             && self.fs().file_exists(&target)?
             && self.fs().file_size(&target)? == bytes
         {
+            check_recorded(recorded, file.crc, path)?;
             return Ok(Shared::There(BackupFile { name, crc: file.crc, bytes }));
         }
         if exclude.is_some_and(|exclude| exclude(&name)) {
@@ -438,10 +439,8 @@ impl BackupEngine {
     /// Whether the backed-up file `name` is the table with these properties, and not another of the
     /// same number, session and size. An ingested or imported table has the session of its writer,
     /// and a number unrelated to that session; a restored database may give such a number again.
-    fn is_same(&self, name: &str, bytes: u64, stem: &str, properties: &TableProperties) -> bool {
-        if stem.parse() == Ok(properties.orig_file_number) {
-            return true;
-        }
+    /// Reads the end of the backed-up file.
+    fn is_same(&self, name: &str, bytes: u64, properties: &TableProperties) -> bool {
         let there = self.fs().open_random_access(&self.dir.join(name), false);
         there.and_then(|file| TableReader::properties_of(file, bytes)).is_ok_and(|there| {
             (&there.db_id, there.orig_file_number) == (&properties.db_id, properties.orig_file_number)

@@ -15,9 +15,10 @@ use super::meta::{BackupFile, BackupMeta};
 use super::transfer::Transfer;
 use super::{BackupEngine, RestoreMode, RestoreOptions, SHARED, by_session, check};
 use crate::db::delete_archive;
+use crate::files::sync_file;
 use esker_base::{Error, Result};
 use esker_env::FileSystem;
-use esker_format::file_name::{FileType, parse_file_name};
+use esker_format::file_name::{FileType, lock_file_name, parse_file_name};
 use esker_format::properties::TableProperties;
 use esker_table::TableReader;
 use std::collections::{HashMap, HashSet};
@@ -75,13 +76,16 @@ impl BackupEngine {
         let (fs, meta) = (self.fs(), self.get(id)?);
         let transfer = self.transfer(self.options.restore_rate_limiter.as_deref());
         let (db_dir, wal_dir) = (fs.absolute_path(db_dir.as_ref())?, fs.absolute_path(wal_dir.as_ref())?);
+        // The lock comes before the look at the files: an owner could delete one that is kept.
+        let lock_file = lock_file_name(&db_dir);
+        let early_lock = fs.file_exists(&db_dir)?.then(|| fs.lock_file(&lock_file)).transpose()?;
         let there = self.tables_there(meta, options.mode, &db_dir)?;
         let files = self.files_to_restore(meta, options, &there)?;
         let kept = self.kept(&files, &there, options.mode, (&db_dir, &transfer))?;
         for dir in [&db_dir, &wal_dir] {
             fs.create_dir_if_missing(dir)?;
         }
-        let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
+        let lock = early_lock.map_or_else(|| fs.lock_file(&lock_file), Ok)?;
         // The directory durably stops being a database before any other file is deleted. Otherwise
         // a power loss could leave a database without its WALs.
         remove_current(fs, &db_dir)?;
@@ -97,6 +101,8 @@ impl BackupEngine {
             others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
         {
             if is_last {
+                // A copy or an earlier restore that did not end may have left kept files unsynced.
+                kept.iter().try_for_each(|name| sync_file(fs, &db_dir.join(name)))?;
                 // Makes the deletion of WALs durable, too: replay would apply them over the backup.
                 sync_both(fs, &db_dir, &wal_dir)?;
             }
@@ -108,7 +114,11 @@ impl BackupEngine {
             let target = dir.join(&name);
             let source = engine.dir.join(&file.name);
             let crc = transfer.copy_from(engine.fs(), &source, false, &target, file.bytes)?;
-            check(file.crc, crc, &source)?;
+            if let Err(damaged) = check(file.crc, crc, &source) {
+                // Another restore would take it for the table that the backup means.
+                fs.delete_file(&target)?;
+                return Err(damaged);
+            }
         }
         sync_both(fs, &db_dir, &wal_dir)?;
         drop(lock);
@@ -166,9 +176,8 @@ impl BackupEngine {
                 // A restored database may give the number of an ingested table to another table of
                 // the same writer and size.
                 RestoreMode::KeepLatestDbSessionIdFiles => {
-                    let stem = name.split('.').next().unwrap_or_default();
                     if let Some(properties) = there.get(&file.name)
-                        && !engine.is_same(&file.name, file.bytes, stem, properties)
+                        && !engine.is_same(&file.name, file.bytes, properties)
                     {
                         kept.remove(&name);
                     }

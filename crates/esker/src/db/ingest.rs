@@ -7,6 +7,7 @@ use crate::options::{IngestExternalFileOptions, RangeOpt, Temperature};
 use crate::sst_file_writer::PreparedFileInfo;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, Result};
+use esker_format::file_name::{FileType, parse_file_name};
 use esker_table::TableFile;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -240,11 +241,15 @@ impl Db {
     /// · the error of opening it.
     pub fn prepared_file_info(&self, path: impl AsRef<Path>) -> Result<Arc<PreparedFileInfo>> {
         let path = path.as_ref();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number =
+            parse_file_name(&name).and_then(|(kind, number)| (kind == FileType::Table).then_some(number));
         for cf in self.engine().families.all() {
             let version = cf.super_version.load_full().version.clone();
             for (level, file) in version.all_files() {
                 let meta = file.data();
-                if cf.tables.paths().table(meta.path_id, meta.number) != path {
+                let is_named = Some(meta.number) == number;
+                if !is_named || cf.tables.paths().table(meta.path_id, meta.number) != path {
                     continue;
                 }
                 if meta.oldest_blob_file_number.is_some() {

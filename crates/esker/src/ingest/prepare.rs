@@ -28,7 +28,7 @@ use esker_format::properties::TableProperties;
 use esker_format::range_del::RangeTombstone;
 use esker_format::unique_id::unique_id;
 use esker_format::version_edit::FileMetaData;
-use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions};
+use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions, check_readable};
 use std::path::PathBuf;
 
 /// A file that the MANIFEST can name.
@@ -151,17 +151,22 @@ impl PreparedFile {
         }
         // The bounds of range deletions in a family with timestamps come from the file.
         let must_open = options.verify_checksums_before_ingest || cf.icmp.timestamp_size() > 0;
+        let reader_options = |file_size| {
+            let table_options = Arc::new(family_options.table.clone());
+            let mut reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
+            reader_options.merge_operator.clone_from(&family_options.merge_operator);
+            reader_options
+        };
         let (reader, contents);
         let (file_size, properties) = match family.infos.get(i).filter(|_| !must_open) {
             Some(info) => {
-                contents = info.contents(&cf.icmp, options);
+                let readable = check_readable(&info.properties, 0, &reader_options(info.file_size));
+                contents = readable.and_then(|()| info.contents(&cf.icmp, options));
                 (info.file_size, &info.properties)
             }
             None => {
                 let file_size = fs.file_size(source)?;
-                let table_options = Arc::new(family_options.table.clone());
-                let mut reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
-                reader_options.merge_operator.clone_from(&family_options.merge_operator);
+                let reader_options = reader_options(file_size);
                 let file = fs.open_random_access(source, engine.options.use_direct_reads)?;
                 reader = TableReader::open(file, reader_options)?;
                 contents = check(&reader, &cf.icmp, options);

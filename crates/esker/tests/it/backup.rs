@@ -511,6 +511,106 @@ fn a_restore_keeps_the_tables_that_its_mode_trusts() {
 }
 
 #[test]
+fn a_restore_looks_at_no_file_before_it_has_the_lock() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    write(&db, 0);
+    let id = engine(&fs).create_new_backup(&db, true).unwrap();
+    let faults = FaultFs::new(fs.clone());
+    let is_table = |path: &Path| path.starts_with("/db") && path.extension().is_some_and(|e| e == "sst");
+    faults.add_rule(FaultRule::fail_any().on(is_table).forever());
+    let env = Env::with_fs(Arc::new(faults.clone()));
+    let backups = BackupEngine::open(&BackupEngineOptions::new("/backups").env(env)).unwrap();
+    for mode in [RestoreMode::KeepLatestDbSessionIdFiles, RestoreMode::VerifyChecksum] {
+        let how = RestoreOptions::default().mode(mode);
+        backups.restore_db_from_backup_with(&how, id, "/db", "/db").unwrap_err();
+        assert_eq!(faults.fault_count(), 0, "{mode:?}");
+    }
+}
+
+#[test]
+fn files_that_a_restore_keeps_survive_a_power_loss() {
+    let disk = CrashFs::new();
+    let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(fs.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    write(&db, 0);
+    let how = BackupEngineOptions::new("/backups").env(options.db.env.clone());
+    let mut backups = BackupEngine::open(&how).unwrap();
+    let id = backups.create_new_backup(&db, true).unwrap();
+    // An incomplete copy: whole files that nobody has synced.
+    fs.create_dir_if_missing(Path::new("/copy")).unwrap();
+    for name in fs.children(Path::new("/db")).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
+        let (from, to) = (Path::new("/db").join(&name), Path::new("/copy").join(&name));
+        let mut bytes = vec![0; usize::try_from(fs.file_size(&from).unwrap()).unwrap()];
+        fs.new_sequential_file(&from).unwrap().read(&mut bytes).unwrap();
+        let mut copy = fs.new_writable_file(&to).unwrap();
+        copy.append(&bytes).unwrap();
+        copy.close().unwrap();
+    }
+    let how = RestoreOptions::default().mode(RestoreMode::VerifyChecksum);
+    backups.restore_db_from_backup_with(&how, id, "/copy", "/copy").unwrap();
+    options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
+    let db = Db::open(&options, "/copy").unwrap();
+    assert!(db.verify_checksum().is_ok() && holds(&db, 0));
+}
+
+#[test]
+fn a_damaged_backup_is_refused_again_when_the_restore_is_repeated() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    write(&db, 0);
+    let mut backups = engine(&fs);
+    backups.create_new_backup(&db, true).unwrap();
+    damage(&fs, &tables(&fs, "/backups/shared_checksum")[0]);
+    for mode in [RestoreMode::PurgeAllFiles, RestoreMode::KeepLatestDbSessionIdFiles] {
+        let how = RestoreOptions::default().mode(mode);
+        let refused = backups.restore_db_from_latest_backup_with(&how, "/new", "/new").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corruption, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_restore_keeps_no_other_file_of_a_writer_under_the_same_number() {
+    let fs = Arc::new(MemFs::new());
+    let mut backups = engine(&fs);
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let empty = backups.create_new_backup(&db, true).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut writer = SstFileWriter::new(&options(&fs));
+    for n in 1..100 {
+        writer.open(format!("/file{n}")).unwrap();
+        writer.put(format!("key{n:02}"), "value").unwrap();
+        writer.finish().unwrap();
+    }
+    // The number that an ingestion gives the first file which it takes.
+    let ingested = |n: u64| {
+        let db = Db::open(&options(&fs), "/db").unwrap();
+        db.ingest_external_file(&[format!("/file{n}")]).unwrap();
+        db
+    };
+    backups.restore_db_from_backup(empty, "/db", "/db").unwrap();
+    let db = ingested(1);
+    let with_first = backups.create_new_backup(&db, false).unwrap();
+    let number = db.live_files()[0].file.file_number.0;
+    db.close().unwrap();
+    drop(db);
+    assert!(number > 1 && number < 100, "{number}");
+    backups.restore_db_from_backup(empty, "/db", "/db").unwrap();
+    let db = ingested(number);
+    assert_eq!(db.live_files()[0].file.file_number.0, number);
+    db.close().unwrap();
+    drop(db);
+    let how = RestoreOptions::default().mode(RestoreMode::KeepLatestDbSessionIdFiles);
+    backups.restore_db_from_backup_with(&how, with_first, "/db", "/db").unwrap();
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    assert!(db.contains_key("key01").unwrap() && !db.contains_key(format!("key{number:02}")).unwrap());
+}
+
+#[test]
 fn a_restore_takes_excluded_tables_from_the_database_that_is_there() {
     let fs = Arc::new(MemFs::new());
     let db = Db::open(&options(&fs), "/db").unwrap();

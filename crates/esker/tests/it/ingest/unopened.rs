@@ -1,6 +1,8 @@
 //! Ingestions of files about which the caller gives the facts: no file is opened to learn them.
 
 use super::{contents, options};
+use esker::builtin;
+use esker::comparator::ReverseBytewiseComparator;
 use esker::observe::Temperature;
 use esker::options::FileChecksumGenCrc32cFactory;
 use esker::{
@@ -132,4 +134,42 @@ fn the_properties_say_whether_a_writer_made_the_table() {
         SstFileWriter::created_by_sst_file_writer(reader.table_properties())
     };
     assert!(is_written("/file".as_ref()) && !is_written(&own));
+}
+
+#[test]
+fn a_file_that_the_family_cannot_read_is_refused_by_its_facts() {
+    let other_order = || {
+        let mut options = options();
+        options.cf.comparator = Arc::new(ReverseBytewiseComparator);
+        options
+    };
+    let other_operator = || {
+        let mut options = options();
+        options.cf.merge_operator = Some(builtin::uint64_add());
+        options
+    };
+    for (case, of_writer) in [("comparator", other_order()), ("merge operator", other_operator())] {
+        let mut of_db = options();
+        of_db.cf.merge_operator = Some(builtin::string_append(","));
+        let db = Db::open(&of_db, "/db").unwrap();
+        let mut of_writer = of_writer;
+        of_writer.db.env = of_db.db.env.clone();
+        let mut writer = SstFileWriter::new(&of_writer);
+        writer.open("/file").unwrap();
+        if case == "comparator" { writer.put("a", "1") } else { writer.merge("a", 1u64.to_le_bytes()) }
+            .unwrap();
+        let info = writer.finish().unwrap();
+        let family = db.default_column_family();
+        let arg = IngestExternalFileArg {
+            file_infos: info.prepared_file_info.iter().cloned().collect(),
+            ..IngestExternalFileArg::new(&family, vec!["/file".into()])
+        };
+        let refused = db.ingest_external_files(&IngestExternalFileOptions::default(), &[arg]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{case}: {refused}");
+        assert!(db.get("a").unwrap().is_none(), "{case}");
+        drop(family);
+        db.close().unwrap();
+        drop(db);
+        Db::open(&of_db, "/db").unwrap();
+    }
 }
