@@ -83,8 +83,10 @@ impl Unindexed {
 
     /// Ops from byte `at` on are not indexed.
     fn disable(&mut self, at: usize) {
-        if self.ranges.last().is_none_or(|range| range.end != usize::MAX) {
-            self.ranges.push(at..usize::MAX);
+        match self.ranges.last_mut() {
+            // It is open already, or no op has come since it was closed.
+            Some(last) if last.end >= at => last.end = usize::MAX,
+            _ => self.ranges.push(at..usize::MAX),
         }
     }
 
@@ -92,6 +94,19 @@ impl Unindexed {
     fn enable(&mut self, at: usize) {
         if let Some(open) = self.ranges.last_mut().filter(|range| range.end == usize::MAX) {
             open.end = at;
+            if open.start >= at {
+                self.ranges.pop();
+            }
+        }
+    }
+
+    /// The first `bytes` bytes have left the batch. Indexing stays as it is, enabled or disabled.
+    pub(super) fn drop_front(&mut self, bytes: usize) {
+        for range in &mut self.ranges {
+            range.start = range.start.saturating_sub(bytes);
+            if range.end != usize::MAX {
+                range.end = range.end.saturating_sub(bytes);
+            }
         }
         self.ranges.retain(|range| !range.is_empty());
     }
@@ -271,5 +286,51 @@ impl Transaction {
     /// If `change` uses the transaction.
     pub fn with_commit_time_write_batch<R>(&self, change: impl FnOnce(&mut WriteBatch) -> R) -> R {
         change(&mut self.core_mut().commit_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Unindexed;
+    use esker_testkit::seed::for_each_seed;
+
+    #[test]
+    fn bytes_are_indexed_as_in_a_model_and_adjacent_ranges_are_one() {
+        for_each_seed("unindexed bytes", 200, |seed, _| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut unindexed, mut model) = (Unindexed::default(), Vec::new());
+            let mut is_enabled = true;
+            for _ in 0..60 {
+                match random.u32(..8) {
+                    0 | 1 => {
+                        is_enabled = false;
+                        unindexed.disable(model.len());
+                    }
+                    2 | 3 => {
+                        is_enabled = true;
+                        unindexed.enable(model.len());
+                    }
+                    4 if random.bool() => {
+                        model.truncate(random.usize(..=model.len()));
+                        unindexed.cut(model.len());
+                    }
+                    5 if random.bool() => {
+                        let bytes = random.usize(..=model.len());
+                        model.drain(..bytes);
+                        unindexed.drop_front(bytes);
+                    }
+                    _ => model.resize(model.len() + random.usize(1..5), !is_enabled),
+                }
+                let found: Vec<bool> = (0..model.len()).map(|at| unindexed.has(at)).collect();
+                assert_eq!(found, model);
+                assert_eq!(unindexed.has(model.len() + 7), !is_enabled, "later ops");
+            }
+        });
+        let mut unindexed = Unindexed::default();
+        for at in 0..100 {
+            unindexed.disable(at);
+            unindexed.enable(at + 1);
+        }
+        assert_eq!(unindexed.ranges.len(), 1);
     }
 }

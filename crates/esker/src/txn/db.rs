@@ -713,6 +713,9 @@ impl TransactionDb {
                 let family = ColumnFamilyHandle { cf: cf.clone() };
                 let locks = self.shared.locks_of(&family)?;
                 let end = end.filter(|_| self.shared.options.locking == Locking::Ranges);
+                if end.is_some() {
+                    core.range_locked.insert(id);
+                }
                 match lock(&mut core.locker, locks, &family, key, end, LockMode::Exclusive) {
                     Err(e) if e.kind() != esker_base::ErrorKind::TimedOut => return Err(e),
                     _ => {}

@@ -79,10 +79,16 @@ impl Transaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedBytes>> {
-        if self.core().options.isolation == IsolationLevel::Serializable {
-            self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
-        }
+        self.lock_read(family, key.as_ref())?;
         self.read_own(&self.read_options(options), family, key.as_ref())
+    }
+
+    /// With `Serializable`, locks `key` for a read.
+    /// # Errors
+    /// Those of [`Transaction::lock`].
+    pub(super) fn lock_read(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<()> {
+        let locks = self.core().options.isolation == IsolationLevel::Serializable;
+        if locks { self.lock(family, key, None, LockMode::Shared, true) } else { Ok(()) }
     }
 
     /// The values of `keys` in `family`, all as of the same point in time, each with its own
@@ -142,6 +148,16 @@ impl Transaction {
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
+        self.guard_range(options, family)?;
+        self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
+    }
+
+    /// Checks that the family can be iterated. With `Serializable`, locks all keys between the
+    /// bounds of `options` for a read.
+    /// # Errors
+    /// `NotSupported`: the family has user-defined timestamps · those of [`Transaction::iter_opt`]
+    /// that concern locks.
+    pub(super) fn guard_range(&self, options: &ReadOptions, family: &ColumnFamilyHandle) -> Result<()> {
         if has_timestamps(family) {
             return Err(no_timestamps(family));
         }
@@ -149,16 +165,14 @@ impl Transaction {
             let own = &self.core().options;
             own.isolation == IsolationLevel::Serializable && !own.skip_concurrency_control
         };
-        if locks_range {
-            let end = |bound: &Option<Vec<u8>>| bound.clone();
-            let (lower, upper) = (end(&options.iterate_lower_bound), end(&options.iterate_upper_bound));
-            let locks = self.shared().locks_of(family)?.clone();
-            let left = lower.as_deref().map_or(Endpoint::Min, Endpoint::Key);
-            let right = upper.as_deref().map_or(Endpoint::Max, Endpoint::Key);
-            self.check_live()?;
-            self.core_mut().locker.lock_range(&locks, left, right, LockMode::Shared)?;
+        if !locks_range {
+            return Ok(());
         }
-        self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
+        let locks = self.shared().locks_of(family)?.clone();
+        let left = options.iterate_lower_bound.as_deref().map_or(Endpoint::Min, Endpoint::Key);
+        let right = options.iterate_upper_bound.as_deref().map_or(Endpoint::Max, Endpoint::Key);
+        self.check_live()?;
+        self.core_mut().locker.lock_range(&locks, left, right, LockMode::Shared)
     }
 
     /// Locks a key of the default family exclusively, for a later write, and reads it:
@@ -378,9 +392,7 @@ impl OptimisticTransaction {
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
         let own = &mut *self.own();
-        if own.isolation == IsolationLevel::Serializable
-            && let Err(error) = keys.iter().try_for_each(|key| own.touch(family, key.as_ref()))
-        {
+        if let Err(error) = keys.iter().try_for_each(|key| own.touch_read(family, key.as_ref())) {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
         own.batch.multi_get_from_batch_and_db(&own.db, &own.read_options(options), family, keys)
@@ -461,15 +473,34 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
         let own = &mut *self.own();
-        if own.isolation == IsolationLevel::Serializable {
-            let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
-            own.touch_range(family, range)?;
-        }
+        own.touch_read_range(options, family)?;
         own.batch.iter_with_base(&own.db, &own.read_options(options), family)
     }
 }
 
 impl Own {
+    /// With `Serializable`, records that the transaction has read `key`.
+    /// # Errors
+    /// Those of [`Own::touch`].
+    pub(super) fn touch_read(&mut self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<()> {
+        if self.isolation == IsolationLevel::Serializable { self.touch(family, key) } else { Ok(()) }
+    }
+
+    /// With `Serializable`, records that the transaction has read all between the bounds.
+    /// # Errors
+    /// Those of [`Own::touch`].
+    pub(super) fn touch_read_range(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+    ) -> Result<()> {
+        if self.isolation != IsolationLevel::Serializable {
+            return Ok(());
+        }
+        let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
+        self.touch_range(family, range)
+    }
+
     pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
         let mut options = options.clone();
         if options.snapshot.is_none() && self.isolation != IsolationLevel::ReadCommitted {

@@ -2,9 +2,12 @@
 //!
 //! In: keys, each with its family. Out: for each key its value or its error, all as of one point in
 //! time. Source of the semantics: RocksDB's `Transaction::{MultiGet,MultiGetForUpdate}`.
+//!
+//! Invariant: with `Serializable`, all keys and ranges are locked, or remembered for the check at
+//! commit, before the point in time is chosen. A read after a wait for a lock sees what the former
+//! holder has committed.
 
 use super::TransactionIterator;
-use super::options::IsolationLevel;
 use super::{OptimisticTransaction, Transaction};
 use crate::db::{CoalescingIterator, ColumnFamilyHandle, check_families};
 use crate::options::ReadOptions;
@@ -35,9 +38,14 @@ impl Transaction {
         options: &ReadOptions,
         keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
     ) -> Vec<Result<Option<PinnedBytes>>> {
+        let lock = |(family, key): &(&ColumnFamilyHandle, _)| self.lock_read(family, AsRef::as_ref(key));
+        let locked: Vec<Result<()>> = keys.iter().map(lock).collect();
         let mut options = self.read_options(options);
         options.snapshot.get_or_insert_with(|| self.db().snapshot());
-        keys.iter().map(|(family, key)| self.get_pinned_opt(&options, family, key)).collect()
+        let read = |(locked, (family, key)): (Result<()>, &(&ColumnFamilyHandle, _))| {
+            locked.and_then(|()| self.read_own(&options, family, AsRef::as_ref(key)))
+        };
+        locked.into_iter().zip(keys).map(read).collect()
     }
 
     /// [`Transaction::multi_get_for_update`] of keys of several families. Keys are read one by one.
@@ -99,9 +107,10 @@ macro_rules! coalescing_of {
                 families: &[&ColumnFamilyHandle],
             ) -> Result<CoalescingIterator<TransactionIterator>> {
                 check_families(families)?;
+                families.iter().try_for_each(|family| self.guard_range(options, family))?;
                 let mut options = self.read_options_of(options);
                 let snapshot = options.snapshot.get_or_insert_with(|| self.db().hold_for_iterator()).clone();
-                CoalescingIterator::new(families, snapshot, |family| self.iter_opt(&options, family))
+                CoalescingIterator::new(families, snapshot, |family| self.iter_of(&options, family))
             }
         }
     };
@@ -122,11 +131,24 @@ impl Transaction {
     fn read_options_of(&self, options: &ReadOptions) -> ReadOptions {
         self.read_options(options)
     }
+
+    fn iter_of(&self, options: &ReadOptions, family: &ColumnFamilyHandle) -> Result<TransactionIterator> {
+        self.core().batch.iter_with_base(self.db(), options, family)
+    }
 }
 
 impl OptimisticTransaction {
     fn read_options_of(&self, options: &ReadOptions) -> ReadOptions {
         self.own().read_options(options)
+    }
+
+    fn guard_range(&self, options: &ReadOptions, family: &ColumnFamilyHandle) -> Result<()> {
+        self.own().touch_read_range(options, family)
+    }
+
+    fn iter_of(&self, options: &ReadOptions, family: &ColumnFamilyHandle) -> Result<TransactionIterator> {
+        let own = &*self.own();
+        own.batch.iter_with_base(&own.db, options, family)
     }
 }
 
@@ -160,9 +182,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedBytes>> {
         let own = &mut *self.own();
-        if own.isolation == IsolationLevel::Serializable {
-            own.touch(family, key.as_ref())?;
-        }
+        own.touch_read(family, key.as_ref())?;
         own.batch.get_pinned_from_batch_and_db(&own.db, &own.read_options(options), family, key.as_ref())
     }
 
@@ -174,9 +194,16 @@ impl OptimisticTransaction {
         options: &ReadOptions,
         keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let mut options = self.own().read_options(options);
-        options.snapshot.get_or_insert_with(|| self.db().snapshot());
-        keys.iter().map(|(family, key)| self.get_pinned_opt(&options, family, key)).collect()
+        let own = &mut *self.own();
+        let touch = |(family, key): &(&ColumnFamilyHandle, _)| own.touch_read(family, AsRef::as_ref(key));
+        let touched: Vec<Result<()>> = keys.iter().map(touch).collect();
+        let mut options = own.read_options(options);
+        options.snapshot.get_or_insert_with(|| own.db.snapshot());
+        let read = |(touched, (family, key)): (Result<()>, &(&ColumnFamilyHandle, _))| {
+            touched?;
+            own.batch.get_pinned_from_batch_and_db(&own.db, &options, family, AsRef::as_ref(key))
+        };
+        touched.into_iter().zip(keys).map(read).collect()
     }
 
     /// [`OptimisticTransaction::multi_get_for_update`] of keys of several families. Keys are read
@@ -188,8 +215,10 @@ impl OptimisticTransaction {
         options: &ReadOptions,
         keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let touched = keys.iter().try_for_each(|(family, key)| self.own().touch(family, key.as_ref()));
-        if let Err(error) = touched {
+        let touch = |(family, key): &(&ColumnFamilyHandle, _)| {
+            self.own().touch_for_update(family, AsRef::as_ref(key))
+        };
+        if let Err(error) = keys.iter().try_for_each(touch) {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
         self.multi_get_cf(options, keys)

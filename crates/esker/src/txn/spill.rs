@@ -149,9 +149,15 @@ impl PessimisticCore {
         Ok(stretches)
     }
 
-    /// Replaces the batch by these stretches, with a save point between every two.
+    /// Replaces the batch by its last stretches, with a save point between every two. Ops that are
+    /// not indexed stay so.
     fn set_stretches(&mut self, stretches: &[WriteBatch]) -> Result<()> {
+        let bytes: usize = stretches.iter().map(|stretch| stretch.ops_bytes().len()).sum();
+        let dropped = self.batch.write_batch().ops_bytes().len() - bytes;
+        let mut unindexed = std::mem::take(&mut self.batch.unindexed);
+        unindexed.drop_front(dropped);
         self.batch.clear();
+        self.batch.unindexed = unindexed;
         let max_bytes = self.options.max_write_batch_size;
         self.batch.set_max_bytes(0);
         let in_batch = self.save_points.iter_mut().filter(|point| !point.is_spilled());

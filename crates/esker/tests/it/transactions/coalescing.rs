@@ -1,9 +1,10 @@
-//! Iterators of transactions over several families, with own writes in some of them.
+//! Reads and iterators of transactions over several families, with own writes in some of them.
 
-use super::{open, options};
+use super::{open, options, until_waits};
 use esker::{
-    CoalescingIterator, ColumnFamilyHandle, ColumnsCursor, ErrorKind, IsolationLevel,
-    OptimisticTransactionDb, OptimisticTransactionOptions, ReadOptions, TransactionOptions, WriteOptions,
+    CoalescingIterator, ColumnFamilyHandle, ColumnsCursor, ErrorKind, IsolationLevel, OptimisticTransaction,
+    OptimisticTransactionDb, OptimisticTransactionOptions, ReadOptions, Transaction, TransactionOptions,
+    WriteOptions,
 };
 use esker_testkit::seed::for_each_seed;
 
@@ -113,4 +114,69 @@ fn all_families_are_read_at_one_point_in_time_and_serializable_reads_are_locked_
     txn.put("z", "1").unwrap();
     db.put("a", "of others").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Busy);
+}
+
+/// The value of key "k" in a family, by each kind of read over several families. The iterator
+/// shows a value through `columns`, as an entity.
+macro_rules! reads_over_families {
+    ($kind:ty) => {{
+        let many: fn(&$kind, &ColumnFamilyHandle) -> String = |txn, family| {
+            let found = txn.multi_get_cf(&ReadOptions::default(), &[(family, "k")]);
+            String::from_utf8(found[0].as_ref().unwrap().as_ref().unwrap().to_vec()).unwrap()
+        };
+        let iter: fn(&$kind, &ColumnFamilyHandle) -> String = |txn, family| {
+            let mut iter = txn.coalescing_iter(&ReadOptions::default(), &[family]).unwrap();
+            iter.seek("k");
+            String::from_utf8(iter.value().to_vec()).unwrap()
+        };
+        [many, iter]
+    }};
+}
+
+/// A read point that is taken before the lock misses what the holder commits meanwhile: an update
+/// of the value would be lost.
+#[test]
+fn a_serializable_read_over_families_that_waits_for_a_lock_sees_what_its_holder_has_committed() {
+    for read in reads_over_families!(Transaction) {
+        let db = open();
+        let two = db.create_column_family("two", &options().cf).unwrap();
+        db.put_cf(&two, "k", "1").unwrap();
+        let holder = db.begin_transaction();
+        holder.put_cf(&two, "k", "2").unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let strict = TransactionOptions::default().isolation(IsolationLevel::Serializable);
+                let txn = db.begin_transaction_opt(&WriteOptions::default(), &strict.lock_timeout(600_000));
+                let found = read(&txn, &two);
+                txn.put_cf(&two, "k", format!("{found} and one")).unwrap();
+                txn.commit().unwrap();
+            });
+            until_waits(&db, 1);
+            holder.commit().unwrap();
+            reader.join().unwrap();
+        });
+        assert_eq!(db.get_cf(&two, "k").unwrap().unwrap(), b"2 and one");
+    }
+}
+
+#[test]
+fn a_serializable_read_over_families_sees_the_snapshot_since_which_the_commit_checks() {
+    for read in reads_over_families!(OptimisticTransaction) {
+        let db = OptimisticTransactionDb::open(&options(), "/db").unwrap();
+        let family = db.default_column_family();
+        db.put("k", "1").unwrap();
+        let strict = OptimisticTransactionOptions::default().isolation(IsolationLevel::Serializable);
+        let txn = db.begin_transaction_opt(&WriteOptions::default(), &strict);
+        db.put("k", "5").unwrap();
+        txn.set_snapshot_on_next_operation();
+        assert_eq!(read(&txn, &family), "5");
+        txn.put("k", "6").unwrap();
+        txn.commit().unwrap();
+
+        let txn = db.begin_transaction_opt(&WriteOptions::default(), &strict);
+        assert_eq!(read(&txn, &family), "6");
+        txn.put("other", "1").unwrap();
+        db.put("k", "7").unwrap();
+        assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Busy);
+    }
 }

@@ -3,6 +3,7 @@
 use super::options;
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
+use esker::options::WriteBufferManager;
 use esker::txn::WritePolicy;
 use esker::{
     Env, ErrorKind, IsolationLevel, OptimisticTransactionDb, OptimisticTransactionOptions, ReadOptions,
@@ -245,6 +246,57 @@ fn an_optimistic_read_for_update_is_undone_as_often_as_it_was_done() {
     txn.undo_get_for_update(&family, "c");
     db.put("c", "of others").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Busy, "reads before the save point stay");
+}
+
+#[test]
+fn an_optimistic_read_for_update_over_families_is_undone_like_the_others() {
+    let db = OptimisticTransactionDb::open(&options(), "/db").unwrap();
+    let (family, read) = (db.default_column_family(), ReadOptions::default());
+    for is_read_again in [true, false] {
+        let txn = db.begin_transaction();
+        txn.multi_get_for_update_cf(&read, &[(&family, "a")]);
+        if is_read_again {
+            txn.get_for_update("a").unwrap();
+        }
+        txn.undo_get_for_update(&family, "a");
+        db.put("a", "of others").unwrap();
+        txn.put("b", "1").unwrap();
+        assert_eq!(txn.commit().is_err(), is_read_again, "{is_read_again}");
+    }
+}
+
+/// A spill that fails puts the ops back into the batch.
+#[test]
+fn writes_stay_indexed_or_not_though_their_spill_fails() {
+    let mut options = options();
+    let manager = Arc::new(WriteBufferManager::new(256 << 10, true));
+    options.cf.arena_block_size = 4096;
+    options.db.write_buffer_manager = Some(manager.clone());
+    let locks = TransactionDbOptions::default().write_policy(WritePolicy::WriteUnprepared);
+    let db = TransactionDb::open(&options, &locks, "/db").unwrap();
+    let impatient = WriteOptions::new().no_slowdown(true);
+    let eager = TransactionOptions::default().write_batch_flush_threshold(1);
+    let (indexed, hidden) =
+        (db.begin_transaction_opt(&impatient, &eager), db.begin_transaction_opt(&impatient, &eager));
+    db.db().pause_background_work();
+    let family = db.default_column_family();
+    let mut written = 0_u32;
+    while db.db().put_opt(&impatient, &family, format!("key{written}"), [7; 1000]).is_ok() {
+        written += 1;
+        assert!(written < 10_000, "{manager:?}");
+    }
+
+    indexed.put("a", "1").unwrap();
+    indexed.disable_indexing();
+    assert_eq!(indexed.put("b", "2").unwrap_err().kind(), ErrorKind::Incomplete);
+    assert_eq!(indexed.get("a").unwrap().unwrap(), b"1");
+
+    hidden.disable_indexing();
+    hidden.put("c", "3").unwrap();
+    hidden.enable_indexing();
+    assert_eq!(hidden.put("d", "4").unwrap_err().kind(), ErrorKind::Incomplete);
+    assert_eq!(hidden.get("c").unwrap(), None);
+    db.db().continue_background_work().unwrap();
 }
 
 #[test]

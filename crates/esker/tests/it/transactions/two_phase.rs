@@ -585,3 +585,21 @@ fn two_write_queues_keeps_prepared_and_committed_transactions_whole() {
         }
     }
 }
+
+#[test]
+fn a_key_in_a_range_of_a_recovered_transaction_stays_locked_though_its_get_for_update_is_undone() {
+    let options = options();
+    let db = open(&options);
+    let txn = begin(&db);
+    txn.set_name(b"one").unwrap();
+    txn.delete_range_cf(&db.default_column_family(), "a", "z").unwrap();
+    txn.prepare().unwrap();
+    drop((txn, db));
+    let db = open(&options);
+    let found = db.get_transaction_by_name(b"one").unwrap();
+    found.get_for_update("m").unwrap();
+    found.undo_get_for_update(&db.default_column_family(), "m");
+    assert_eq!(begin(&db).get_for_update("m").unwrap_err().kind(), ErrorKind::TimedOut);
+    found.commit().unwrap();
+    begin(&db).get_for_update("m").unwrap();
+}
