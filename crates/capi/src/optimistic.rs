@@ -11,7 +11,6 @@ use crate::memory::{answer, attempt, destroy, give, object, object_mut, path};
 use crate::options::rocksdb_options_t;
 use crate::transaction::{Optimistic, begin, rocksdb_transaction_t};
 use crate::write_options::rocksdb_writeoptions_t;
-use crate::writes::rocksdb_write;
 use esker::txn::{OccLockBuckets, OccValidationPolicy, OptimisticTransactionDbOptions};
 use esker::{OptimisticTransactionDb, OptimisticTransactionOptions};
 use libc::{c_char, c_int, c_uchar};
@@ -143,7 +142,11 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_write(
     batch: *mut rocksdb_writebatch_t,
     errptr: *mut *mut c_char,
 ) {
-    rocksdb_write(base(db), options, batch, errptr);
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        let batch = object_mut(batch)?.writable(db.base.database)?;
+        db.db.write_opt(&object(options)?.options, batch)
+    });
 }
 
 #[unsafe(no_mangle)]

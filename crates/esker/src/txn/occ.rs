@@ -25,6 +25,9 @@ use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::write_batch::WriteBatch;
 use std::fmt;
 
+/// The least number of mutexes that a database makes for itself.
+const MIN_BUCKETS: u32 = 16;
+
 /// Mutexes by which optimistic transactions with the same keys commit one after the other. A clone
 /// is a further handle to the same mutexes, for another database.
 ///
@@ -77,10 +80,9 @@ impl OccLockBuckets {
     /// `InvalidArgument`: `count` is 0.
     pub fn new(count: u32) -> Result<OccLockBuckets> {
         if count == 0 {
-            return Err(Error::invalid_argument("occ_lock_buckets: with 0 buckets nothing can be locked"));
+            return Err(Error::invalid_argument("OccLockBuckets: with 0 buckets nothing can be locked"));
         }
-        let mutexes = (0..count).map(|_| Mutex::new(())).collect();
-        Ok(OccLockBuckets(Arc::new(Buckets { gate: RwLock::new(()), mutexes })))
+        Ok(OccLockBuckets::with(count))
     }
 
     /// Number of mutexes.
@@ -99,14 +101,19 @@ impl OccLockBuckets {
     }
 
     /// The mutexes of these options; `None` if they ask for serial validation.
-    pub(super) fn of(options: &OptimisticTransactionDbOptions) -> Result<Option<OccLockBuckets>> {
+    pub(super) fn of(options: &OptimisticTransactionDbOptions) -> Option<OccLockBuckets> {
         match (options.validate_policy, &options.shared_lock_buckets) {
-            (OccValidationPolicy::ValidateSerial, _) => Ok(None),
-            (OccValidationPolicy::ValidateParallel, Some(shared)) => Ok(Some(shared.clone())),
+            (OccValidationPolicy::ValidateSerial, _) => None,
+            (OccValidationPolicy::ValidateParallel, Some(shared)) => Some(shared.clone()),
             (OccValidationPolicy::ValidateParallel, None) => {
-                OccLockBuckets::new(options.occ_lock_buckets).map(Some)
+                Some(OccLockBuckets::with(options.occ_lock_buckets.max(MIN_BUCKETS)))
             }
         }
+    }
+
+    fn with(count: u32) -> OccLockBuckets {
+        let mutexes = (0..count).map(|_| Mutex::new(())).collect();
+        OccLockBuckets(Arc::new(Buckets { gate: RwLock::new(()), mutexes }))
     }
 
     /// Locks the keys that a transaction checks, and those that it writes without a check.

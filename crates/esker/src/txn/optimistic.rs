@@ -57,7 +57,7 @@ impl OptimisticTransactionDb {
 
     /// [`open`](Self::open) with options of the transactions.
     /// # Errors
-    /// Those of [`open`](Self::open) · `InvalidArgument`: `occ_lock_buckets` is 0.
+    /// Those of [`open`](Self::open).
     pub fn open_opt(
         options: &Options,
         txn_options: &OptimisticTransactionDbOptions,
@@ -88,14 +88,14 @@ impl OptimisticTransactionDb {
 
     /// [`open_cf`](Self::open_cf) with options of the transactions.
     /// # Errors
-    /// Those of [`open_cf`](Self::open_cf) · `InvalidArgument`: `occ_lock_buckets` is 0.
+    /// Those of [`open_cf`](Self::open_cf).
     pub fn open_cf_opt(
         options: &DbOptions,
         txn_options: &OptimisticTransactionDbOptions,
         path: impl AsRef<Path>,
         families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<OptimisticTransactionDb> {
-        let locks = OccLockBuckets::of(txn_options)?;
+        let locks = OccLockBuckets::of(txn_options);
         let mut families = ColumnFamilyDescriptor::list(families);
         for family in &mut families {
             if family.options.max_write_buffer_size_to_maintain == 0 {
@@ -554,6 +554,7 @@ impl Own {
         self.touched.clear();
         self.touched_since.clear();
         self.ranges.clear();
+        self.families.clear();
         self.save_points.clear();
         self.change_snapshot(None, false);
     }

@@ -145,9 +145,29 @@ impl OptimisticTransactionDb {
     /// `NotSupported`: a forked child process · `ShutdownInProgress`: the database was closed ·
     /// `IoError`: the WAL could not be written · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
+        self.write_opt(&WriteOptions::default(), batch)
+    }
+
+    /// Writes `batch` atomically: [`Db::write_opt`](crate::Db::write_opt).
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let mut batch = esker::WriteBatch::new();
+    /// batch.put("seat 12", "Ada")?;
+    /// db.write_opt(&esker::WriteOptions::new().sync(true), batch)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, or a range
+    /// that ends before it begins · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `NotSupported`: a forked child process · `ShutdownInProgress`: the database was closed ·
+    /// `IoError`: the WAL could not be written · the background error in force.
+    pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
         batch.lend(|batch| {
             let _locked = self.locks.as_ref().map(|locks| locks.lock_batch(&self.db, batch));
-            self.db.write(batch)
+            self.db.write_opt(options, batch)
         })
     }
 

@@ -239,8 +239,8 @@ pub enum OccValidationPolicy {
 pub struct OptimisticTransactionDbOptions {
     /// When transactions are checked. Default `ValidateSerial`.
     pub validate_policy: OccValidationPolicy,
-    /// Number of mutexes of `ValidateParallel`; keys are spread over them by hash. Default 2^20, of
-    /// a few bytes each.
+    /// Number of mutexes of `ValidateParallel`; keys are spread over them by hash. Numbers below 16
+    /// count as 16. Default 2^20, of a few bytes each.
     pub occ_lock_buckets: u32,
     /// Mutexes that several databases share, in place of `occ_lock_buckets`. Default `None`.
     pub shared_lock_buckets: Option<OccLockBuckets>,

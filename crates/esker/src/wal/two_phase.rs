@@ -157,6 +157,7 @@ impl TwoPhaseReplay {
             numbers: OpNumbers::new(self.by_batch == Some(true), batch.sequence(), &orders),
             open: None,
             batch,
+            is_of_open: None,
             prepared: &mut self.prepared,
             early_families: &mut self.early_families,
             ended: &mut self.ended,
@@ -300,6 +301,9 @@ struct Record<'a> {
     /// The section whose end has not come yet.
     open: Option<Section>,
     batch: &'a WriteBatchView<'a>,
+    /// Whether it is the record of an open: [`Record::apply_rolled_back`]. `None`: no rollback has
+    /// asked yet.
+    is_of_open: Option<bool>,
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
     early_families: &'a mut BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
     ended: &'a mut Vec<UnresolvedTransaction>,
@@ -380,12 +384,15 @@ impl Record<'_> {
         sections: Vec<Section>,
         insert: &mut Insert<'_>,
     ) -> Result<()> {
-        let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
-        let (first, last) = (self.batch.iter().next(), self.batch.iter().last());
         if sections.iter().all(|s| s.kind == PrepareKind::Committed) {
             return Ok(());
         }
-        if is_rollback(first) && !is_rollback(last) {
+        let batch = self.batch;
+        let is_of_open = *self.is_of_open.get_or_insert_with(|| {
+            let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
+            is_rollback(batch.iter().next()) && !is_rollback(batch.iter().last())
+        });
+        if is_of_open {
             for section in sections.iter().filter(|section| section.kind != PrepareKind::Committed) {
                 for family in section.batch.iter().filter_map(|op| op.family()) {
                     let newest = self.ended_families.entry(family).or_insert(section.wal);

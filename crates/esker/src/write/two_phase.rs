@@ -245,10 +245,11 @@ impl WritePath {
     }
 
     fn note_commit(&self, xid: &[u8], batch: &WriteBatch, resolved_in: Option<FileNumber>) {
+        // The walk over the ops comes before the lock, for which readers and writers wait.
+        let families: BTreeSet<_> = batch.iter().filter_map(|op| op.family()).collect();
         let mut state = self.engine.state.lock();
         let wal = self.engine.prepared.lock().wal_of(xid);
         if let Some(wal) = wal {
-            let families: BTreeSet<_> = batch.iter().filter_map(|op| op.family()).collect();
             for id in families {
                 if let Some(family) = state.family_mut(id) {
                     family.memtables.note_section(wal);

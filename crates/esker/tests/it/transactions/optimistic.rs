@@ -3,10 +3,11 @@
 use super::options;
 use esker::options::WriteBufferManager;
 use esker::{
-    ErrorKind, IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,
-    ReadOptions, SstFileWriter, WriteOptions,
+    ErrorKind, FlushOptions, IsolationLevel, OptimisticTransaction, OptimisticTransactionDb,
+    OptimisticTransactionOptions, ReadOptions, SstFileWriter, WriteOptions,
 };
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -336,4 +337,27 @@ fn history_goes_before_writers_wait_for_memory() {
         assert!(kept > Some(0), "a memtable within the bound is kept");
         db.db().close().unwrap();
     }
+}
+
+#[test]
+fn a_rolled_back_transaction_keeps_no_file_of_a_family_that_is_dropped() {
+    let options = options();
+    let db = OptimisticTransactionDb::open(&options, "/db").unwrap();
+    let family = db.db().create_column_family("f", &options.cf).unwrap();
+    db.put_cf(&family, "a", "1").unwrap();
+    db.db().flush_opt(&FlushOptions::default(), &[&family]).unwrap();
+    let txn = begin(&db);
+    txn.get_for_update_opt(&ReadOptions::default(), &family, "a").unwrap();
+    txn.rollback().unwrap();
+    db.db().drop_column_family(&family).unwrap();
+    drop(family);
+    let names = || options.db.env.fs.children(Path::new("/db")).unwrap();
+    // Reads let the files of earlier versions go.
+    let is_gone = (0..100_000).any(|_| {
+        db.get("b").unwrap();
+        !names().iter().any(|name| name.ends_with(".sst"))
+    });
+    assert!(is_gone, "{:?}", names());
+    txn.put("b", "1").unwrap();
+    txn.commit().unwrap();
 }

@@ -16,7 +16,7 @@ const THREADS: usize = 20;
 fn parallel(buckets: u32) -> OptimisticTransactionDbOptions {
     OptimisticTransactionDbOptions::default()
         .validate_policy(OccValidationPolicy::ValidateParallel)
-        .occ_lock_buckets(buckets)
+        .shared_lock_buckets(OccLockBuckets::new(buckets).unwrap())
 }
 
 fn open(options: &Options, buckets: u32) -> OptimisticTransactionDb {
@@ -66,7 +66,10 @@ fn of_transactions_with_the_same_keys_on_twenty_threads_no_increment_is_lost() {
                             1 => {
                                 let mut batch = WriteBatch::new();
                                 batch.merge_cf(family, "b", 1_u64.to_le_bytes()).unwrap();
-                                db.write(batch).unwrap();
+                                match n % 2 {
+                                    0 => db.write(batch).unwrap(),
+                                    _ => db.write_opt(&WriteOptions::default(), batch).unwrap(),
+                                }
                                 b.fetch_add(1, Ordering::Relaxed);
                             }
                             2 => {
@@ -177,8 +180,18 @@ fn parallel_validation_refuses_what_serial_validation_refuses() {
         db.delete("a").unwrap();
         assert_eq!(db.get("a").unwrap(), None);
     }
-    let none = OptimisticTransactionDb::open_opt(&options(), &parallel(0), "/db").unwrap_err();
-    assert_eq!(none.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_database_that_asks_for_no_mutexes_gets_some_and_shared_mutexes_are_at_least_one() {
+    for buckets in [0, 1, 16] {
+        let options_of = OptimisticTransactionDbOptions::default()
+            .validate_policy(OccValidationPolicy::ValidateParallel)
+            .occ_lock_buckets(buckets);
+        let db = OptimisticTransactionDb::open_opt(&options(), &options_of, "/db").unwrap();
+        assert!(increments(&db, ["a", "b"]));
+    }
+    assert_eq!(OccLockBuckets::new(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
