@@ -23,6 +23,15 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Told(why) | Failure::Coded(_, why) => f.write_str(why),
+            Failure::OutputClosed => f.write_str("the output is closed"),
+        }
+    }
+}
+
 impl From<esker::Error> for Failure {
     fn from(error: esker::Error) -> Failure {
         Failure::new(error)

@@ -2,10 +2,10 @@
 
 use esker::internals::env::{FileSystem, SequentialFile};
 use esker::options::load_latest_options_from;
-use esker::{DbOptions, Env, Result};
+use esker::{DbOptions, Env, Error, Result};
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ type Sink = Arc<dyn Fn() -> Stream>;
 pub struct Host {
     env: Env,
     is_machine: bool,
+    /// The files of `env` without encryption.
+    plain: Arc<dyn FileSystem>,
     /// The file system that encrypts; `None` if no encryption keys were given.
     #[cfg(feature = "encryption")]
     encrypted: Option<esker::encryption::EncryptedFs>,
@@ -40,6 +42,7 @@ impl Host {
         Host {
             env: Env::default(),
             is_machine: true,
+            plain: Env::default().fs,
             #[cfg(feature = "encryption")]
             encrypted: None,
             input: Arc::new(|| Box::new(std::io::stdin().lock())),
@@ -53,6 +56,7 @@ impl Host {
     pub fn unheard(env: Env, input: Vec<u8>) -> Host {
         let input: Arc<[u8]> = input.into();
         Host {
+            plain: Arc::clone(&env.fs),
             env,
             is_machine: false,
             #[cfg(feature = "encryption")]
@@ -69,6 +73,7 @@ impl Host {
         Host {
             env: Env { fs: Arc::new(fs.clone()), ..self.env() },
             is_machine: self.is_machine,
+            plain: Arc::clone(&self.plain),
             encrypted: Some(fs),
             input: self.input.clone(),
             output: self.output.clone(),
@@ -102,6 +107,30 @@ impl Host {
         recorded.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))
     }
 
+    /// Whether the command line named encryption keys.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        #[cfg(feature = "encryption")]
+        return self.encrypted.is_some();
+        #[cfg(not(feature = "encryption"))]
+        false
+    }
+
+    /// Files of this machine without encryption, such as those below `/proc`.
+    pub(crate) fn plain_fs(&self) -> &dyn FileSystem {
+        self.plain.as_ref()
+    }
+
+    /// Checks that a path is no FIFO, device or directory, whose open might wait forever. A missing
+    /// file passes. Without effect if the host is not this machine.
+    /// # Errors
+    /// `IoError` naming the path.
+    pub(crate) fn check_regular(&self, path: &Path) -> Result<()> {
+        let found = if self.is_machine { std::fs::metadata(path).ok() } else { None };
+        let Some(found) = found.filter(|found| !found.is_file()) else { return Ok(()) };
+        let what = if found.is_dir() { "a directory" } else { "a FIFO, a socket or a device" };
+        Err(Error::io_with(path.display(), io::Error::other(format!("is {what}, not a file"))))
+    }
+
     /// Whether the streams are those of this process.
     pub(crate) fn is_machine(&self) -> bool {
         self.is_machine
@@ -123,7 +152,8 @@ impl Host {
 /// Bytes of a file that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The lines of a file, one after the other. Memory: a piece of the file, and its longest line.
+/// The lines of a file, one after the other. Memory: a piece of the file, and its longest line. A
+/// limit bounds the memory for lines.
 pub(crate) struct FileLines {
     file: Box<dyn SequentialFile>,
     piece: Vec<u8>,
@@ -131,12 +161,26 @@ pub(crate) struct FileLines {
     unread: Range<usize>,
     line: Vec<u8>,
     number: u64,
+    /// Bytes of a line that are kept.
+    limit: usize,
 }
 
 impl FileLines {
     pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<FileLines> {
         let file = fs.new_sequential_file(path)?;
-        Ok(FileLines { file, piece: vec![0; PIECE_BYTES], unread: 0..0, line: Vec::new(), number: 0 })
+        Ok(FileLines {
+            file,
+            piece: vec![0; PIECE_BYTES],
+            unread: 0..0,
+            line: Vec::new(),
+            number: 0,
+            limit: usize::MAX,
+        })
+    }
+
+    /// Drops the bytes of each line behind the first `bytes`.
+    pub(crate) fn limit(&mut self, bytes: usize) {
+        self.limit = bytes;
     }
 
     /// The number of the next line, from 1 on, and its text; `None` at the end.
@@ -146,7 +190,8 @@ impl FileLines {
             let unread = self.piece.get(self.unread.clone()).unwrap_or_default();
             let mut parts = unread.splitn(2, |byte| *byte == b'\n');
             let begin = parts.next().unwrap_or_default();
-            self.line.extend_from_slice(begin);
+            let kept = begin.len().min(self.limit - self.line.len());
+            self.line.extend_from_slice(begin.get(..kept).unwrap_or_default());
             if parts.next().is_some() {
                 self.unread.start += begin.len() + 1;
                 break;
@@ -163,6 +208,16 @@ impl FileLines {
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         Ok(Some((self.number, String::from_utf8_lossy(line))))
     }
+}
+
+/// Makes a file, or replaces it. The file is not encrypted. Not for files of databases.
+/// # Errors
+/// `IoError` naming the path.
+pub(crate) fn write_file(host: &Host, path: &Path, bytes: &[u8]) -> Result<()> {
+    host.check_regular(path)?;
+    let mut file = host.plain_fs().new_writable_file(path)?;
+    file.append(bytes)?;
+    file.close()
 }
 
 /// The whole content of a file.

@@ -16,6 +16,7 @@
 
 mod blob_dump;
 mod block_cache_trace_analyzer;
+mod command_line;
 mod compaction_worker;
 mod compare;
 mod compat;
@@ -30,20 +31,24 @@ mod encryption;
 mod explain;
 mod failure;
 mod host;
+mod html;
+mod info;
 mod io_tracer_parser;
 mod ldb;
 #[cfg(feature = "benchmarks")]
 mod lock_bench;
 mod manifest;
 mod recompress;
+mod report;
 mod sst_dump;
 mod table_text;
 mod text;
 mod trace_analyzer;
+mod units;
 mod verify;
 mod write_stress;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 pub use host::Host;
 use std::ffi::OsString;
@@ -81,6 +86,8 @@ enum Command {
     /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
     #[command(name = "compaction_worker")]
     CompactionWorker(compaction_worker::WorkerOptions),
+    /// Prints a script that completes command lines in a shell
+    Completions(command_line::CompletionsOptions),
     /// Compares two databases, and shows the first difference
     Compare(compare::CompareOptions),
     /// Shows the oldest RocksDB version that can open a database, and the features that need this
@@ -106,6 +113,8 @@ enum Command {
     #[cfg(feature = "campaigns")]
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::CrashFlags),
+    /// Says what a database holds: families, levels, operators, options, large files, damage
+    Info(info::DatabaseInfoOptions),
     /// Prints a trace of I/O, as RocksDB's io_tracer_parser
     #[command(name = "io_tracer_parser")]
     IoTracerParser(io_tracer_parser::IoTracerOptions),
@@ -115,6 +124,11 @@ enum Command {
     #[cfg(feature = "benchmarks")]
     #[command(name = "lock_bench")]
     LockBench(lock_bench::LockBenchArguments),
+    /// Writes manual pages: one file for each command
+    Manpages(command_line::ManpagesOptions),
+    /// Writes an HTML page about a database and its past: levels, flushes, compactions, stalls over
+    /// time, from its LOG files
+    Report(report::HtmlReportOptions),
     /// Writes a database to one file, as RocksDB's rocksdb_dump
     #[command(name = "rocksdb_dump")]
     RocksdbDump(db_dump::DbDumpOptions),
@@ -171,8 +185,10 @@ impl CommandLine {
                 | Command::Compare(_)
                 | Command::Compat(_)
                 | Command::Explain(_)
+                | Command::Info(_)
                 | Command::IoTracerParser(_)
                 | Command::Ldb(_)
+                | Command::Report(_)
                 | Command::RocksdbDump(_)
                 | Command::RocksdbUndump(_)
                 | Command::SstDump(_)
@@ -218,6 +234,7 @@ impl CommandLine {
             Command::BlobDump(options) => blob_dump::run(options, host),
             Command::BlockCacheTraceAnalyzer(options) => block_cache_trace_analyzer::run(options, host),
             Command::CompactionWorker(options) => compaction_worker::run(options, host),
+            Command::Completions(options) => command_line::completions(options, Arguments::command(), host),
             Command::Compare(options) => compare::run(options, host),
             Command::Compat(options) => compat::run(options, host),
             Command::Explain(options) => explain::run(options, host),
@@ -229,10 +246,13 @@ impl CommandLine {
             Command::DbStress(flags) => db_stress::run(flags, host),
             #[cfg(feature = "campaigns")]
             Command::DbCrashtest(flags) => db_stress::run_crash_test(flags, host),
+            Command::Info(options) => info::run(options, host),
             Command::IoTracerParser(options) => io_tracer_parser::run(options, host),
             Command::Ldb(options) => ldb::run(options, host),
             #[cfg(feature = "benchmarks")]
             Command::LockBench(arguments) => lock_bench::run(arguments, host),
+            Command::Manpages(options) => command_line::manpages(options, Arguments::command(), host),
+            Command::Report(options) => report::run(options, host),
             Command::RocksdbDump(options) => db_dump::dump(options, host),
             Command::RocksdbUndump(options) => db_dump::undump(options, host),
             Command::SstDump(options) => sst_dump::run(options, host),

@@ -46,6 +46,13 @@ pub(crate) struct BlobState {
     garbage_bytes: u64,
 }
 
+impl BlobState {
+    /// Bytes of records that no table refers to any more.
+    pub(crate) fn garbage_bytes(&self) -> u64 {
+        self.garbage_bytes
+    }
+}
+
 /// All families and counters at the end of a MANIFEST.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestState {
