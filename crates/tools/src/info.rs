@@ -105,6 +105,13 @@ impl DatabaseFlags {
     }
 }
 
+impl DatabaseInfoOptions {
+    /// Whether the command writes no file.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.html.is_none()
+    }
+}
+
 pub(crate) fn run(options: &DatabaseInfoOptions, host: &Host) -> CommandOutcome {
     let info = gather::gather(&options.database.sources(host))?;
     let shown = if options.all { usize::MAX } else { FAMILIES_SHOWN };

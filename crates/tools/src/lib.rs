@@ -206,7 +206,9 @@ impl CommandLine {
             | Command::Explain(_)
             | Command::IoTracerParser(_)
             | Command::Verify(_) => true,
+            Command::Info(options) => options.only_reads(),
             Command::Ldb(options) => options.only_reads(),
+            Command::Report(options) => options.only_reads(),
             Command::SstDump(options) => options.only_reads(),
             _ => false,
         }

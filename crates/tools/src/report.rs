@@ -42,6 +42,13 @@ pub(crate) struct HtmlReportOptions {
     logs: Vec<PathBuf>,
 }
 
+impl HtmlReportOptions {
+    /// Whether the command writes no file.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.out.is_none()
+    }
+}
+
 pub(crate) fn run(options: &HtmlReportOptions, host: &Host) -> CommandOutcome {
     let info = gather::gather(&options.database.sources(host));
     let dir = &options.database.dir;

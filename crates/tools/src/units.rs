@@ -61,6 +61,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     const HOUR: f64 = 60.0 * MINUTE;
     const DAY: f64 = 24.0 * HOUR;
     match seconds {
+        s if s < 1e-6 => "0 s".to_owned(),
         s if s < 0.001 => format!("{:.0} µs", s * 1e6),
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
         s if s < 10.0 => format!("{s:.1} s"),

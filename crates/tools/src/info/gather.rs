@@ -207,9 +207,9 @@ impl<'a> Gathering<'a> {
         }
         for (number, blob) in &family.blob_files {
             let bytes = self.blob_bytes(*number, blob.addition.total_blob_bytes);
-            described.blob_files += 1;
-            described.blob_bytes += bytes;
-            described.blob_garbage_bytes += blob.garbage_bytes();
+            add(&mut described.blob_files, 1);
+            add(&mut described.blob_bytes, bytes);
+            add(&mut described.blob_garbage_bytes, blob.garbage_bytes());
             self.info.largest.blob_files.push(LargeBlobFile {
                 name: format!("{number:06}.blob"),
                 family: family.name.clone(),
@@ -225,7 +225,8 @@ impl<'a> Gathering<'a> {
             described.options = options::of_family(options);
         }
         described.operators = operators::describe(family, options, of_tables);
-        described.read_amplification = described.levels.iter().map(|level| level.sorted_runs).sum();
+        described.read_amplification =
+            described.levels.iter().map(|level| level.sorted_runs).fold(0, u64::saturating_add);
         described.space_amplification = shape::space_amplification(&described.levels);
         described
     }
@@ -241,17 +242,20 @@ impl<'a> Gathering<'a> {
         let mut summed = LevelInfo { level, ..LevelInfo::default() };
         let mut compressions = BTreeSet::new();
         for file in files {
-            summed.files += 1;
-            summed.bytes += file.file_size;
+            add(&mut summed.files, 1);
+            add(&mut summed.bytes, file.file_size);
             let properties = self.table(family, level, file, of_tables);
             if let Some(properties) = &properties {
-                summed.entries += properties.num_entries;
-                summed.tombstones += properties.num_deletions;
-                described.range_tombstones += properties.num_range_deletions;
-                described.merge_operands += properties.num_merge_operands;
-                described.raw_bytes += properties.raw_key_size.saturating_add(properties.raw_value_size);
-                described.filter_bytes += properties.filter_size;
-                described.index_bytes += properties.index_size;
+                add(&mut summed.entries, properties.num_entries);
+                add(&mut summed.tombstones, properties.num_deletions);
+                add(&mut described.range_tombstones, properties.num_range_deletions);
+                add(&mut described.merge_operands, properties.num_merge_operands);
+                add(
+                    &mut described.raw_bytes,
+                    properties.raw_key_size.saturating_add(properties.raw_value_size),
+                );
+                add(&mut described.filter_bytes, properties.filter_size);
+                add(&mut described.index_bytes, properties.index_size);
                 compressions.insert(properties.compression_name.clone());
             }
             let table = TableInfo {
@@ -277,10 +281,10 @@ impl<'a> Gathering<'a> {
             summed.smallest_key = self.sources.key_text(smallest);
             summed.largest_key = self.sources.key_text(largest);
         }
-        described.tables += summed.files;
-        described.table_bytes += summed.bytes;
-        described.entries += summed.entries;
-        described.tombstones += summed.tombstones;
+        add(&mut described.tables, summed.files);
+        add(&mut described.table_bytes, summed.bytes);
+        add(&mut described.entries, summed.entries);
+        add(&mut described.tombstones, summed.tombstones);
         summed
     }
 
@@ -312,8 +316,8 @@ impl<'a> Gathering<'a> {
             Ok((format_version, properties)) => {
                 of_tables.add(format_version, &properties);
                 let is_ours = properties.user_collected_properties.contains_key(OLDER_VERSIONS.as_bytes());
-                self.info.creator.tables_of_esker += u64::from(is_ours);
-                self.info.creator.tables_of_others += u64::from(!is_ours);
+                add(&mut self.info.creator.tables_of_esker, u64::from(is_ours));
+                add(&mut self.info.creator.tables_of_others, u64::from(!is_ours));
                 if !properties.db_host_id.is_empty() && self.hosts.len() < 2 * MOST_LISTED {
                     self.hosts.insert(properties.db_host_id.clone());
                 }
@@ -352,21 +356,21 @@ impl<'a> Gathering<'a> {
         for (path, (kind, number, bytes)) in &self.files {
             match kind {
                 FileType::Wal => {
-                    totals.wals += 1;
-                    totals.wal_bytes += bytes;
+                    add(&mut totals.wals, 1);
+                    add(&mut totals.wal_bytes, *bytes);
                     wals.push(NamedSize { name: format!("{number:06}.log"), bytes: *bytes });
                 }
                 FileType::Table | FileType::Blob if !named.has(*kind, *number) => {
-                    totals.unnamed_files += 1;
-                    totals.unnamed_bytes += bytes;
+                    add(&mut totals.unnamed_files, 1);
+                    add(&mut totals.unnamed_bytes, *bytes);
                     // The file may be one that the owner has made since the MANIFEST was read.
                 }
                 FileType::Table | FileType::Blob => {}
                 FileType::Descriptor if *number != manifest => {
-                    totals.other_bytes += bytes;
+                    add(&mut totals.other_bytes, *bytes);
                     self.info.notes.push(format!("{} is not the current MANIFEST", path.display()));
                 }
-                _ => totals.other_bytes += bytes,
+                _ => add(&mut totals.other_bytes, *bytes),
             }
         }
         keep_largest(&mut wals, |wal| wal.bytes);
@@ -375,9 +379,9 @@ impl<'a> Gathering<'a> {
         let archived = self.sources.host.fs().children(&archive).unwrap_or_default();
         for name in archived {
             if parse_file_name(&name).is_some_and(|(kind, _)| kind == FileType::Wal) {
-                totals.archived_wals += 1;
-                totals.archived_wal_bytes +=
-                    self.sources.host.fs().file_size(&archive.join(name)).unwrap_or(0);
+                add(&mut totals.archived_wals, 1);
+                let bytes = self.sources.host.fs().file_size(&archive.join(name));
+                add(&mut totals.archived_wal_bytes, bytes.unwrap_or(0));
             }
         }
         self.check_identity(state);
@@ -414,14 +418,19 @@ impl<'a> Gathering<'a> {
 }
 
 fn add_family(totals: &mut TotalsInfo, family: &FamilyInfo) {
-    totals.families += 1;
-    totals.tables += family.tables;
-    totals.table_bytes += family.table_bytes;
-    totals.entries += family.entries;
-    totals.tombstones += family.tombstones;
-    totals.blob_files += family.blob_files;
-    totals.blob_bytes += family.blob_bytes;
-    totals.blob_garbage_bytes += family.blob_garbage_bytes;
+    add(&mut totals.families, 1);
+    add(&mut totals.tables, family.tables);
+    add(&mut totals.table_bytes, family.table_bytes);
+    add(&mut totals.entries, family.entries);
+    add(&mut totals.tombstones, family.tombstones);
+    add(&mut totals.blob_files, family.blob_files);
+    add(&mut totals.blob_bytes, family.blob_bytes);
+    add(&mut totals.blob_garbage_bytes, family.blob_garbage_bytes);
+}
+
+/// Adds to a sum. The numbers of a forged file may be too large for it.
+fn add(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
 }
 
 /// The tables and blob files that a MANIFEST names.

@@ -22,7 +22,7 @@ pub(crate) fn fragment(info: &DatabaseInfo, families_shown: usize) -> String {
     options(&mut page, "Options of the database that differ from the defaults of RocksDB 11", &info.options);
     page.push_str("</section>");
     let mut families: Vec<&FamilyInfo> = info.families.iter().collect();
-    families.sort_by_key(|f| std::cmp::Reverse(f.table_bytes + f.blob_bytes));
+    families.sort_by_key(|f| std::cmp::Reverse(f.table_bytes.saturating_add(f.blob_bytes)));
     for family in families.iter().take(families_shown) {
         self::family(&mut page, family);
     }

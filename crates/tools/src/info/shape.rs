@@ -63,7 +63,7 @@ pub(super) fn sorted_runs(level: usize, files: u64) -> u64 {
 /// Bytes of all tables to bytes of the last level with files.
 pub(super) fn space_amplification(levels: &[LevelInfo]) -> Option<f64> {
     let last = levels.iter().rev().find(|level| level.bytes > 0)?;
-    let total: u64 = levels.iter().map(|level| level.bytes).sum();
+    let total: u64 = levels.iter().map(|level| level.bytes).fold(0, u64::saturating_add);
     (last.level > 0).then(|| total as f64 / last.bytes as f64)
 }
 

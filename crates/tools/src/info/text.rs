@@ -18,7 +18,7 @@ pub(super) fn text(info: &DatabaseInfo, width: usize, families_shown: usize) -> 
     text.head(info);
     let mut families: Vec<&FamilyInfo> = info.families.iter().collect();
     if families.len() > families_shown {
-        families.sort_by_key(|f| std::cmp::Reverse(f.table_bytes + f.blob_bytes));
+        families.sort_by_key(|f| std::cmp::Reverse(f.table_bytes.saturating_add(f.blob_bytes)));
         families.truncate(families_shown);
     }
     for family in &families {
@@ -176,8 +176,11 @@ struct TextReport {
 }
 
 impl TextReport {
+    /// Appends a line. Control characters, which a forged name may send to the terminal, are replaced.
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.out, "{line}").expect("a write to a string cannot fail");
+        let shown = |c: char| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c };
+        self.out.extend(line.to_string().chars().map(shown));
+        self.out.push('\n');
     }
 
     /// An indented table without borders, whose cells wrap.

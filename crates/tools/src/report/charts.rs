@@ -24,7 +24,8 @@ pub(super) struct TimeSpan {
 impl TimeSpan {
     /// From `first` to `last`, at least a millisecond.
     pub(super) fn new(first: u64, last: u64) -> TimeSpan {
-        TimeSpan { first, last: last.max(first.saturating_add(1000)) }
+        let first = first.min(u64::MAX - 1000);
+        TimeSpan { first, last: last.max(first + 1000) }
     }
 
     pub(super) fn seconds(self) -> f64 {

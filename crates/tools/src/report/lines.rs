@@ -267,17 +267,20 @@ fn stall_counts(text: &str) -> Option<DumpLine> {
     Some(DumpLine::StallCounts(counts))
 }
 
-/// A finite number at the begin of `text`, not negative.
+/// Larger numbers are forged.
+const MOST: f64 = 1e18;
+
+/// A number of at most [`MOST`] at the begin of `text`, not negative.
 fn number(text: &str) -> Option<f64> {
     let value: f64 = text.split_ascii_whitespace().next()?.parse().ok()?;
-    (value.is_finite() && value >= 0.0).then_some(value)
+    (value.is_finite() && value >= 0.0).then_some(value.min(MOST))
 }
 
 /// A size such as `1.97 MB`, in bytes.
 fn sized(text: &str) -> Option<f64> {
     let unit = text.split_ascii_whitespace().nth(1)?;
     let power = ["B", "KB", "MB", "GB", "TB", "PB"].iter().position(|name| *name == unit)?;
-    Some(number(text)? * 1024_f64.powi(i32::try_from(power).ok()?))
+    Some((number(text)? * 1024_f64.powi(i32::try_from(power).ok()?)).min(MOST))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! `esker verify` and `esker compat` beside the owner of a database. The owner writes, flushes and
-//! compacts all the time, so it deletes tables, blob files, WALs and MANIFESTs that the tools want.
+//! `esker verify`, `esker compat` and `esker info` beside the owner of a database. The owner writes,
+//! flushes and compacts all the time, so it deletes tables, blob files, WALs and MANIFESTs that the
+//! tools want.
 
 use crate::run::esker;
 use esker::{Db, Options};
@@ -76,6 +77,8 @@ fn tools_beside_a_writing_owner_find_no_fault() {
         runs_with_deletions += usize::from(verified.out.contains("was deleted by the database's owner"));
         let report = esker(&["compat", dir]);
         assert!(report.code == Some(0) && report.out.starts_with("RocksDB "), "run {runs}: {report:?}");
+        let described = esker(&["info", dir]);
+        assert!(described.code == Some(0) && !described.out.contains("DAMAGE"), "run {runs}: {described:?}");
         runs += 1;
     }
     assert!(runs_with_deletions > 0, "the owner deletes files that a run wants");

@@ -40,6 +40,22 @@ fn commands_read_an_encrypted_database_with_its_key_only() {
 }
 
 #[test]
+fn no_key_of_an_encrypted_database_is_printed_without_a_flag() {
+    let temp = TempDir::new("encrypted-info");
+    let (db, key) = (temp.path().join("db"), keys(&temp, &[1]));
+    ldb(&db, &["put", "secret-key", "1", "--create_if_missing", &key]).ok();
+    ldb(&db, &["compact", &key]).ok();
+    let dir = db.to_str().unwrap();
+    for command in ["info", "report"] {
+        let text = esker(&[command, dir, &key]).ok();
+        assert!(text.contains("opened with encryption keys") && !text.contains("secret-key"), "{text}");
+        assert!(esker(&[command, dir, &key, "--keys=text"]).ok().contains("secret-key"), "{command}");
+    }
+    let refused = esker(&["info", dir]).failed();
+    assert!(refused.contains("MANIFEST-"), "{refused}");
+}
+
+#[test]
 fn directories_are_encrypted_rekeyed_and_decrypted() {
     let temp = TempDir::new("conversions");
     let (db, old, new) = (temp.path().join("db"), keys(&temp, &[1]), keys(&temp, &[2]));

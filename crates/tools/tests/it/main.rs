@@ -18,9 +18,11 @@ mod demo;
 #[cfg(feature = "encryption")]
 mod encryption;
 mod explain;
+mod info;
 mod ldb;
 mod ldb_levels;
 mod peers;
+mod report;
 mod run;
 mod salvage;
 mod sst_dump;

@@ -178,6 +178,8 @@ fn tools_find_tables_in_other_directories() {
     assert!(esker(&["compat", dir]).failed().contains("db_paths"));
     let out = esker(&["compat", &path, dir]).ok();
     assert!(out.contains("1 tables and"), "{out}");
+    assert!(esker(&["info", dir]).ok().contains(".sst is missing"));
+    assert!(esker(&["info", &path, dir]).ok().contains("no damage in metadata"));
 
     std::fs::remove_file(db.join("CURRENT")).unwrap();
     ldb(&db, &[&list, "repair"]).ok();
