@@ -4,6 +4,7 @@
 //!  1. Each fresh database gets a new, empty directory.
 //!  2. A step starts after the background work of the previous step has ended.
 
+use crate::directory::drop_page_cache;
 use crate::engine::{Durability, RivalEngine, RivalResult, RivalSettings};
 use crate::keys::{Digest, KEY_BYTES, RivalValues, VALUE_BYTES, key};
 use crate::measure::{Deadline, Meter, Sample};
@@ -23,6 +24,9 @@ pub(crate) struct BenchPlan {
     pub(crate) step_seconds: f64,
     /// The settings of every engine.
     pub(crate) settings: RivalSettings,
+    /// Whether the databases lie on a file system in memory.
+    #[serde(default)]
+    pub(crate) in_memory: bool,
 }
 
 /// A step, as the table shows it.
@@ -86,6 +90,17 @@ impl<E: RivalEngine> Bench<E> {
         self.db = None;
         self.db = Some(E::open(&self.dir(), settings)?);
         Ok(())
+    }
+
+    /// Drops the pages of the database from the page cache. Meanwhile the database is closed, so
+    /// that it has no page mapped, unless the engine cannot open it again.
+    pub(crate) fn reopen_cold(&mut self, settings: &RivalSettings) -> RivalResult<()> {
+        if !E::ABILITIES.reopens {
+            return drop_page_cache(&self.dir());
+        }
+        self.db = None;
+        drop_page_cache(&self.dir())?;
+        self.reopen(settings)
     }
 
     /// Whether a database is open.

@@ -5,6 +5,7 @@
 //!  2. A run removes its directory and the mark at its end.
 
 use crate::engine::RivalResult;
+use rustix::fs::{Advice, fadvise};
 use std::path::{Path, PathBuf};
 
 /// The mark: a file in each directory that belongs to a run.
@@ -92,6 +93,26 @@ impl Drop for WorkDirectory {
             eprintln!("{} is left over: {error}", self.path.display());
         }
     }
+}
+
+/// Syncs the files below `dir`, and drops their pages from the page cache by `posix_fadvise(2)`.
+/// Pages of a file that a process has mapped stay.
+/// # Errors
+/// The directory or a file cannot be read or synced.
+pub(crate) fn drop_page_cache(dir: &Path) -> RivalResult<()> {
+    let fail = |e: std::io::Error| format!("{}: {e}", dir.display());
+    for entry in std::fs::read_dir(dir).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if entry.file_type().map_err(fail)?.is_dir() {
+            drop_page_cache(&entry.path())?;
+            continue;
+        }
+        let file = std::fs::File::open(entry.path()).map_err(fail)?;
+        // Only pages that are written can be dropped.
+        file.sync_all().map_err(fail)?;
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| fail(e.into()))?;
+    }
+    Ok(())
 }
 
 /// The directory of shared memory if it exists; otherwise the temporary directory.

@@ -9,8 +9,11 @@
 //!  3. An engine lends values to a closure, without a copy. It copies values only if its interface
 //!     has no other way.
 
+use crate::bench::in_threads;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 /// An error, as text for the user.
 pub(crate) type RivalResult<T> = std::result::Result<T, String>;
@@ -26,6 +29,9 @@ pub(crate) struct RivalSettings {
     pub(crate) bloom_bits: f64,
     /// Upper limit of the stored bytes. LMDB reserves this much address space.
     pub(crate) map_bytes: usize,
+    /// Whether all writes will be [`Durability::Sync`], for engines that choose this at opening.
+    #[serde(default)]
+    pub(crate) synced: bool,
 }
 
 /// The durability of a write.
@@ -66,6 +72,33 @@ pub(crate) struct Abilities {
     pub(crate) compacts: bool,
     /// Whether the engine stores data on disk.
     pub(crate) disk: bool,
+    /// Whether a closed database can be opened again.
+    pub(crate) reopens: bool,
+    /// Whether a write can survive a crash of the machine.
+    pub(crate) synced: bool,
+    /// Whether several pairs can be stored as one batch: all of them or none.
+    pub(crate) batches: bool,
+    /// Whether scans can go backward.
+    pub(crate) reverse: bool,
+    /// Whether a scan sees the state of one point in time, while writes go on.
+    pub(crate) versions: bool,
+}
+
+impl Abilities {
+    /// All abilities.
+    pub(crate) const ALL: Abilities = Abilities {
+        no_wal: true,
+        multi_get: true,
+        delete_range: true,
+        cache: true,
+        compacts: true,
+        disk: true,
+        reopens: true,
+        synced: true,
+        batches: true,
+        reverse: true,
+        versions: true,
+    };
 }
 
 /// A cursor over the pairs of a database at one point in time.
@@ -77,10 +110,35 @@ pub(crate) trait RivalCursor {
         limit: usize,
         visit: &mut impl FnMut(&[u8], &[u8]),
     ) -> RivalResult<usize>;
+
+    /// Calls `visit` with up to `limit` keys; returns their number. An engine that can leave out
+    /// values does so.
+    fn keys(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
+        self.scan(from, limit, &mut |key, _| visit(key))
+    }
+
+    /// Steps over `skip` pairs, then scans; returns the number of pairs that `visit` was called
+    /// with. An engine that can leave out the values of skipped pairs does so.
+    fn scan_behind(
+        &mut self,
+        from: From<'_>,
+        skip: usize,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
+        let mut seen = 0;
+        self.scan(from, skip + limit, &mut |key, value| {
+            seen += 1;
+            if seen > skip {
+                visit(key, value);
+            }
+        })?;
+        Ok(seen.saturating_sub(skip))
+    }
 }
 
 /// An open database.
-pub(crate) trait RivalEngine: Sized + Send + Sync {
+pub(crate) trait RivalEngine: Sized + Send + Sync + 'static {
     /// The engine's abilities.
     const ABILITIES: Abilities;
 
@@ -98,6 +156,25 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
 
     /// Stores all pairs as one batch.
     fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> RivalResult<()>;
+
+    /// As [`RivalEngine::put`], for tasks: an asynchronous engine does not block the thread.
+    async fn put_in_task(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
+        self.put(key, value, durability)
+    }
+
+    /// Runs `work(0)` to `work(tasks - 1)` at the same time: a thread for each. An asynchronous
+    /// engine runs them as tasks of its runtime. Returns the seconds from the first start to the
+    /// last end, and the results.
+    fn in_tasks<T: Send>(
+        &self,
+        tasks: u64,
+        work: impl AsyncFn(u64) -> RivalResult<T> + Sync,
+    ) -> RivalResult<(f64, Vec<T>)> {
+        in_threads(tasks, |task| match pin!(work(task)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => unreachable!("an engine that blocks does not await"),
+        })
+    }
 
     /// Deletes one key.
     fn delete(&self, key: &[u8]) -> RivalResult<()>;
@@ -120,13 +197,17 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
         Ok(found)
     }
 
-    /// A cursor over the present state. With `under_snapshot`, an engine with snapshot objects
-    /// makes the cursor under a new snapshot.
-    fn cursor(&self, under_snapshot: bool) -> RivalResult<Self::Cursor<'_>>;
+    /// Lends `work` a cursor over the present state. With `under_snapshot`, an engine with snapshot
+    /// objects makes the cursor under a new snapshot.
+    fn with_cursor<T>(
+        &self,
+        under_snapshot: bool,
+        work: impl FnOnce(&mut Self::Cursor<'_>) -> RivalResult<T>,
+    ) -> RivalResult<T>;
 
     /// The number of pairs. An engine that does not count pairs scans all of them.
     fn len(&self) -> RivalResult<u64> {
-        let count = self.cursor(false)?.scan(From::First, usize::MAX, &mut |_, _| ())?;
+        let count = self.with_cursor(false, |cursor| cursor.keys(From::First, usize::MAX, &mut |_| ()))?;
         Ok(count as u64)
     }
 

@@ -57,7 +57,20 @@ impl Digest {
     /// Adds a value. Only the value's length and its first eight bytes count.
     #[inline]
     pub(crate) fn add(&mut self, value: &[u8]) {
-        let head = value.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
-        self.0 = self.0.wrapping_add(head ^ value.len() as u64);
+        self.0 = self.0.wrapping_add(word(value));
     }
+
+    /// Adds a pair. The same values under other keys give another hash.
+    pub(crate) fn add_pair(&mut self, key: &[u8], value: &[u8]) {
+        self.0 = self.0.wrapping_add(word(key).wrapping_mul(SPREAD) ^ word(value));
+    }
+}
+
+/// An odd number with bits all over: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    let head = bytes.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
+    head ^ bytes.len() as u64
 }

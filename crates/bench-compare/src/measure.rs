@@ -103,6 +103,11 @@ impl WriteCount {
     }
 }
 
+/// Bytes that this process has fetched from a storage device.
+pub(crate) fn device_bytes_read() -> u64 {
+    number_after(&std::fs::read_to_string("/proc/self/io").unwrap_or_default(), "read_bytes:")
+}
+
 fn status_bytes(field: &str) -> u64 {
     number_after(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), field) * 1024
 }

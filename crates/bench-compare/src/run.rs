@@ -87,8 +87,9 @@ fn plan(arguments: &RunArguments) -> RivalResult<BenchPlan> {
         cache_bytes: arguments.cache_size.unwrap_or((data * 4).max(64 << 20)),
         bloom_bits: 10.0,
         map_bytes: data.saturating_mul(40).max(1 << 30),
+        synced: false,
     };
-    Ok(BenchPlan { num, full: num >= FULL, step_seconds, settings })
+    Ok(BenchPlan { num, full: num >= FULL, step_seconds, settings, in_memory: false })
 }
 
 struct Run {
@@ -116,7 +117,7 @@ struct Set {
 const ROOM: u64 = 4;
 
 impl Run {
-    fn new(arguments: &RunArguments, plan: BenchPlan, selection: &Selection) -> RivalResult<Run> {
+    fn new(arguments: &RunArguments, mut plan: BenchPlan, selection: &Selection) -> RivalResult<Run> {
         let libraries =
             Libraries::new(arguments.esker_library.as_deref(), arguments.rocksdb_library.as_deref());
         let mut problems = Vec::new();
@@ -135,10 +136,12 @@ impl Run {
         }
         let needed = plan.num * 116 * ROOM * engines.len() as u64;
         let directory = WorkDirectory::take(arguments.directory.as_deref(), needed)?;
+        let machine = machine::describe(directory.path());
+        plan.in_memory = ["tmpfs", "ramfs"].contains(&machine.file_system.as_str());
         let report = Report {
             date: machine::now().to_string(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
-            machine: machine::describe(directory.path()),
+            machine,
             plan,
             pairs: arguments.pairs.unwrap_or(5) as usize,
             partial: true,

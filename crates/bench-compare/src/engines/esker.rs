@@ -43,14 +43,7 @@ fn options(settings: &RivalSettings) -> RivalResult<Options> {
 }
 
 impl RivalEngine for Esker {
-    const ABILITIES: Abilities = Abilities {
-        no_wal: true,
-        multi_get: true,
-        delete_range: true,
-        cache: true,
-        compacts: true,
-        disk: true,
-    };
+    const ABILITIES: Abilities = Abilities::ALL;
 
     type Cursor<'a> = EskerCursor;
 
@@ -104,12 +97,16 @@ impl RivalEngine for Esker {
         })
     }
 
-    fn cursor(&self, under_snapshot: bool) -> RivalResult<EskerCursor> {
+    fn with_cursor<T>(
+        &self,
+        under_snapshot: bool,
+        work: impl FnOnce(&mut EskerCursor) -> RivalResult<T>,
+    ) -> RivalResult<T> {
         let mut options = ReadOptions::new();
         if under_snapshot {
             options = options.snapshot(&self.db.snapshot());
         }
-        Ok(EskerCursor { iter: self.db.iter_opt(options, &self.family).map_err(text)? })
+        work(&mut EskerCursor { iter: self.db.iter_opt(options, &self.family).map_err(text)? })
     }
 
     fn flush(&self) -> RivalResult<()> {
@@ -140,12 +137,13 @@ pub(crate) struct EskerCursor {
     iter: DbIterator,
 }
 
-impl RivalCursor for EskerCursor {
-    fn scan(
+impl EskerCursor {
+    /// Calls `visit` with the iterator at up to `limit` pairs.
+    fn walk(
         &mut self,
         from: From<'_>,
         limit: usize,
-        visit: &mut impl FnMut(&[u8], &[u8]),
+        mut visit: impl FnMut(&DbIterator),
     ) -> RivalResult<usize> {
         let iter = &mut self.iter;
         match from {
@@ -155,11 +153,41 @@ impl RivalCursor for EskerCursor {
         }
         let mut count = 0;
         while count < limit && iter.valid() {
-            visit(iter.key(), iter.value());
+            visit(iter);
             count += 1;
             if matches!(from, From::Last) { iter.prev() } else { iter.next() }
         }
         iter.status().map_err(text)?;
         Ok(count)
+    }
+}
+
+impl RivalCursor for EskerCursor {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
+        self.walk(from, limit, |iter| visit(iter.key(), iter.value()))
+    }
+
+    fn keys(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
+        self.walk(from, limit, |iter| visit(iter.key()))
+    }
+
+    fn scan_behind(
+        &mut self,
+        from: From<'_>,
+        skip: usize,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
+        let mut left = skip;
+        let seen = self.walk(from, skip + limit, |iter| match left {
+            0 => visit(iter.key(), iter.value()),
+            _ => left -= 1,
+        })?;
+        Ok(seen.saturating_sub(skip))
     }
 }

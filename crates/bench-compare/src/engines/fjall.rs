@@ -25,14 +25,8 @@ fn text(error: fjall::Error) -> String {
 const POLL: Duration = Duration::from_micros(500);
 
 impl RivalEngine for Fjall {
-    const ABILITIES: Abilities = Abilities {
-        no_wal: false,
-        multi_get: false,
-        delete_range: false,
-        cache: true,
-        compacts: true,
-        disk: true,
-    };
+    const ABILITIES: Abilities =
+        Abilities { no_wal: false, multi_get: false, delete_range: false, ..Abilities::ALL };
 
     type Cursor<'a> = FjallCursor<'a>;
 
@@ -84,8 +78,12 @@ impl RivalEngine for Fjall {
         Ok(value.is_some())
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> RivalResult<FjallCursor<'_>> {
-        Ok(FjallCursor { snapshot: self.db.snapshot(), keyspace: &self.keyspace })
+    fn with_cursor<T>(
+        &self,
+        _under_snapshot: bool,
+        work: impl FnOnce(&mut FjallCursor<'_>) -> RivalResult<T>,
+    ) -> RivalResult<T> {
+        work(&mut FjallCursor { snapshot: self.db.snapshot(), keyspace: &self.keyspace })
     }
 
     fn flush(&self) -> RivalResult<()> {
@@ -140,6 +138,28 @@ impl RivalCursor for FjallCursor<'_> {
             From::Last => show(self.snapshot.iter(self.keyspace).rev(), limit, visit),
         }
     }
+
+    fn keys(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
+        match from {
+            From::First => show_keys(self.snapshot.iter(self.keyspace), limit, visit),
+            From::Key(key) => show_keys(self.snapshot.range(self.keyspace, key..), limit, visit),
+            From::Last => show_keys(self.snapshot.iter(self.keyspace).rev(), limit, visit),
+        }
+    }
+
+    fn scan_behind(
+        &mut self,
+        from: From<'_>,
+        skip: usize,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
+        match from {
+            From::First => show(self.snapshot.iter(self.keyspace).skip(skip), limit, visit),
+            From::Key(key) => show(self.snapshot.range(self.keyspace, key..).skip(skip), limit, visit),
+            From::Last => show(self.snapshot.iter(self.keyspace).rev().skip(skip), limit, visit),
+        }
+    }
 }
 
 fn show(
@@ -151,6 +171,19 @@ fn show(
     for pair in pairs.take(limit) {
         let (key, value) = pair.into_inner().map_err(text)?;
         visit(&key, &value);
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn show_keys(
+    pairs: impl Iterator<Item = Guard>,
+    limit: usize,
+    visit: &mut impl FnMut(&[u8]),
+) -> RivalResult<usize> {
+    let mut count = 0;
+    for pair in pairs.take(limit) {
+        visit(&pair.key().map_err(text)?);
         count += 1;
     }
     Ok(count)

@@ -1,7 +1,7 @@
 //! LMDB, by heed: a copy-on-write B-tree in a mapped file.
 
 use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
-use heed::types::Bytes;
+use heed::types::{Bytes, DecodeIgnore};
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithTls};
 use std::ops::Bound;
 use std::path::Path;
@@ -32,14 +32,8 @@ fn text(error: heed::Error) -> String {
 const PAGE: usize = 4096;
 
 impl RivalEngine for Lmdb {
-    const ABILITIES: Abilities = Abilities {
-        no_wal: false,
-        multi_get: true,
-        delete_range: false,
-        cache: false,
-        compacts: false,
-        disk: true,
-    };
+    const ABILITIES: Abilities =
+        Abilities { no_wal: false, delete_range: false, cache: false, compacts: false, ..Abilities::ALL };
 
     type Cursor<'a> = LmdbCursor<'a>;
 
@@ -95,8 +89,12 @@ impl RivalEngine for Lmdb {
         Ok(found)
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> RivalResult<LmdbCursor<'_>> {
-        Ok(LmdbCursor { table: &self.table, transaction: self.env.read_txn().map_err(text)? })
+    fn with_cursor<T>(
+        &self,
+        _under_snapshot: bool,
+        work: impl FnOnce(&mut LmdbCursor<'_>) -> RivalResult<T>,
+    ) -> RivalResult<T> {
+        work(&mut LmdbCursor { table: &self.table, transaction: self.env.read_txn().map_err(text)? })
     }
 
     fn len(&self) -> RivalResult<u64> {
@@ -166,12 +164,25 @@ impl RivalCursor for LmdbCursor<'_> {
             From::Last => show(table.rev_iter(transaction).map_err(text)?, limit, visit),
         }
     }
+
+    fn keys(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
+        let (table, transaction) = (self.table.remap_data_type::<DecodeIgnore>(), &self.transaction);
+        let visit = &mut |key: &[u8], ()| visit(key);
+        match from {
+            From::First => show(table.iter(transaction).map_err(text)?, limit, visit),
+            From::Key(key) => {
+                let behind: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(key), Bound::Unbounded);
+                show(table.range(transaction, &behind).map_err(text)?, limit, visit)
+            }
+            From::Last => show(table.rev_iter(transaction).map_err(text)?, limit, visit),
+        }
+    }
 }
 
-fn show<'t>(
-    pairs: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
+fn show<'t, V>(
+    pairs: impl Iterator<Item = heed::Result<(&'t [u8], V)>>,
     limit: usize,
-    visit: &mut impl FnMut(&[u8], &[u8]),
+    visit: &mut impl FnMut(&'t [u8], V),
 ) -> RivalResult<usize> {
     let mut count = 0;
     for pair in pairs.take(limit) {

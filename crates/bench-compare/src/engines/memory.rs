@@ -16,12 +16,15 @@ pub(crate) struct Memory {
 
 impl RivalEngine for Memory {
     const ABILITIES: Abilities = Abilities {
-        no_wal: true,
         multi_get: false,
         delete_range: false,
         cache: false,
         compacts: false,
         disk: false,
+        reopens: false,
+        synced: false,
+        versions: false,
+        ..Abilities::ALL
     };
 
     type Cursor<'a> = MemoryCursor<'a>;
@@ -57,8 +60,12 @@ impl RivalEngine for Memory {
         Ok(value.is_some())
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> RivalResult<MemoryCursor<'_>> {
-        Ok(MemoryCursor { map: self.map.read() })
+    fn with_cursor<T>(
+        &self,
+        _under_snapshot: bool,
+        work: impl FnOnce(&mut MemoryCursor<'_>) -> RivalResult<T>,
+    ) -> RivalResult<T> {
+        work(&mut MemoryCursor { map: self.map.read() })
     }
 
     fn flush(&self) -> RivalResult<()> {

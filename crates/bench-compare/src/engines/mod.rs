@@ -1,5 +1,7 @@
 //! The engines by name.
 
+#[cfg(feature = "bf-tree")]
+pub(crate) mod bf_tree;
 pub(crate) mod esker;
 #[cfg(feature = "peers")]
 pub(crate) mod fjall;
@@ -9,6 +11,10 @@ pub(crate) mod memory;
 #[cfg(feature = "peers")]
 pub(crate) mod redb;
 pub(crate) mod rocksdb;
+#[cfg(feature = "surrealkv")]
+pub(crate) mod surrealkv;
+#[cfg(feature = "tidesdb")]
+pub(crate) mod tidesdb;
 
 use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::report::EngineInfo;
@@ -36,19 +42,29 @@ pub(crate) enum EngineKind {
     Redb,
     /// LMDB, through the crate heed.
     Lmdb,
+    /// SurrealKV 1.
+    Surrealkv,
+    /// TidesDB 10, through its crate.
+    Tidesdb,
+    /// Bf-Tree 0.5.
+    #[serde(rename = "bf-tree")]
+    BfTree,
     /// A BTreeMap: the speed of plain memory.
     Memory,
 }
 
 impl EngineKind {
     /// All engines, in the order of the table.
-    pub(crate) const ALL: [EngineKind; 7] = [
+    pub(crate) const ALL: [EngineKind; 10] = [
         EngineKind::Esker,
         EngineKind::EskerC,
         EngineKind::Rocksdb,
         EngineKind::Fjall,
         EngineKind::Redb,
         EngineKind::Lmdb,
+        EngineKind::Surrealkv,
+        EngineKind::Tidesdb,
+        EngineKind::BfTree,
         EngineKind::Memory,
     ];
 
@@ -61,6 +77,9 @@ impl EngineKind {
             EngineKind::Fjall => "fjall",
             EngineKind::Redb => "redb",
             EngineKind::Lmdb => "LMDB",
+            EngineKind::Surrealkv => "SurrealKV",
+            EngineKind::Tidesdb => "TidesDB",
+            EngineKind::BfTree => "Bf-Tree",
             EngineKind::Memory => "BTreeMap",
         }
     }
@@ -74,6 +93,9 @@ impl EngineKind {
             EngineKind::Fjall => "fjall",
             EngineKind::Redb => "redb",
             EngineKind::Lmdb => "lmdb",
+            EngineKind::Surrealkv => "surrealkv",
+            EngineKind::Tidesdb => "tidesdb",
+            EngineKind::BfTree => "bf-tree",
             EngineKind::Memory => "memory",
         }
     }
@@ -140,10 +162,28 @@ impl EngineKind {
             EngineKind::Redb => work.run::<redb::Redb>(),
             #[cfg(feature = "peers")]
             EngineKind::Lmdb => work.run::<lmdb::Lmdb>(),
-            #[cfg(not(feature = "peers"))]
-            EngineKind::Fjall | EngineKind::Redb | EngineKind::Lmdb => {
-                Err("it is not built in: cargo xtask compare, or --features peers, builds it".to_owned())
-            }
+            #[cfg(feature = "surrealkv")]
+            EngineKind::Surrealkv => work.run::<surrealkv::SurrealKv>(),
+            #[cfg(feature = "tidesdb")]
+            EngineKind::Tidesdb => work.run::<tidesdb::Tides>(),
+            #[cfg(feature = "bf-tree")]
+            EngineKind::BfTree => work.run::<bf_tree::BfTreeEngine>(),
+            #[cfg(not(all(
+                feature = "peers",
+                feature = "surrealkv",
+                feature = "tidesdb",
+                feature = "bf-tree"
+            )))]
+            _ => Err(format!("it is not built in: --features {} builds it", self.feature())),
+        }
+    }
+
+    /// The feature of this package that builds the engine in.
+    #[cfg(not(all(feature = "peers", feature = "surrealkv", feature = "tidesdb", feature = "bf-tree")))]
+    fn feature(self) -> &'static str {
+        match self {
+            EngineKind::Fjall | EngineKind::Redb | EngineKind::Lmdb => "peers",
+            _ => self.name(),
         }
     }
 
@@ -203,9 +243,16 @@ pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResu
         EngineKind::Redb => Ok(info("4".to_owned(), redb::NOTES)),
         #[cfg(feature = "peers")]
         EngineKind::Lmdb => Ok(info("0.9, by heed 0.23".to_owned(), lmdb::NOTES)),
-        #[cfg(not(feature = "peers"))]
-        EngineKind::Fjall | EngineKind::Redb | EngineKind::Lmdb => {
-            Err(kind.abilities().map_or_else(|why| why, |_| String::new()))
-        }
+        #[cfg(feature = "surrealkv")]
+        EngineKind::Surrealkv => Ok(info("1.2".to_owned(), surrealkv::NOTES)),
+        #[cfg(feature = "tidesdb")]
+        EngineKind::Tidesdb => Ok(info("10.2, by crate tidesdb 1.0".to_owned(), tidesdb::NOTES)),
+        #[cfg(feature = "bf-tree")]
+        EngineKind::BfTree => Ok(info("0.5".to_owned(), bf_tree::NOTES)),
+        #[cfg(not(all(feature = "peers", feature = "surrealkv", feature = "tidesdb", feature = "bf-tree")))]
+        _ => Err(kind.abilities().map_or_else(|why| why, |_| String::new())),
     }
 }
+
+#[cfg(test)]
+mod tests;

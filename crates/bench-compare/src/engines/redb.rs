@@ -50,14 +50,7 @@ impl Redb {
 }
 
 impl RivalEngine for Redb {
-    const ABILITIES: Abilities = Abilities {
-        no_wal: false,
-        multi_get: true,
-        delete_range: false,
-        cache: true,
-        compacts: true,
-        disk: true,
-    };
+    const ABILITIES: Abilities = Abilities { no_wal: false, delete_range: false, ..Abilities::ALL };
 
     type Cursor<'a> = RedbCursor;
 
@@ -102,8 +95,12 @@ impl RivalEngine for Redb {
         Ok(found)
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> RivalResult<RedbCursor> {
-        Ok(RedbCursor { table: self.table()? })
+    fn with_cursor<T>(
+        &self,
+        _under_snapshot: bool,
+        work: impl FnOnce(&mut RedbCursor) -> RivalResult<T>,
+    ) -> RivalResult<T> {
+        work(&mut RedbCursor { table: self.table()? })
     }
 
     fn len(&self) -> RivalResult<u64> {

@@ -38,14 +38,7 @@ fn durability(durability: Durability) -> timed::TimedDurability {
 }
 
 impl RivalEngine for RocksDbEngine {
-    const ABILITIES: Abilities = Abilities {
-        no_wal: true,
-        multi_get: true,
-        delete_range: true,
-        cache: true,
-        compacts: true,
-        disk: true,
-    };
+    const ABILITIES: Abilities = Abilities::ALL;
 
     type Cursor<'a> = TimedCursor<'a>;
 
@@ -98,8 +91,12 @@ impl RivalEngine for RocksDbEngine {
         Ok(found)
     }
 
-    fn cursor(&self, under_snapshot: bool) -> RivalResult<TimedCursor<'_>> {
-        Ok(self.db.cursor(under_snapshot))
+    fn with_cursor<T>(
+        &self,
+        under_snapshot: bool,
+        work: impl FnOnce(&mut TimedCursor<'_>) -> RivalResult<T>,
+    ) -> RivalResult<T> {
+        work(&mut self.db.cursor(under_snapshot))
     }
 
     fn flush(&self) -> RivalResult<()> {

@@ -76,7 +76,8 @@ pub(super) fn ratios(report: &Report, suite: &SuiteReport) -> String {
         }
         for (place, &rival) in rivals.iter().enumerate() {
             if let Some(ratio) = report.ratio(row, rival) {
-                let offset = (place as f64 - (rivals.len() as f64 - 1.0) / 2.0) * 5.6;
+                let gap = (ROW / rivals.len() as f64).min(5.6);
+                let offset = (place as f64 - (rivals.len() as f64 - 1.0) / 2.0) * gap;
                 dot(&mut svg, rival, ratio, y + offset, (low, high));
             }
         }

@@ -138,6 +138,7 @@ impl Suite for CoreSuite {
         match step {
             CoreStep::FillRandomNoWal if !abilities.no_wal => Some("it has no writes without its log"),
             CoreStep::MultiReadRandom if !abilities.multi_get => Some("it reads keys one by one"),
+            CoreStep::ReadReverse if !abilities.reverse => Some("it scans only forward"),
             CoreStep::ReadWhileWriting if !abilities.disk => {
                 Some("it has no versions: readers and writer take turns")
             }
@@ -276,10 +277,11 @@ fn multi_read_random<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalRes
 /// Scans all keys twice: once to warm up, once to measure.
 fn read_all<E: RivalEngine>(bench: &mut Bench<E>, from: From<'_>) -> RivalResult<Sample> {
     // The first scan warms up the caches.
-    bench.db().cursor(false)?.scan(from, usize::MAX, &mut |_, _| ())?;
+    bench.db().with_cursor(false, |cursor| cursor.scan(from, usize::MAX, &mut |_, _| ()))?;
     bench.measure(|db, _| {
         let mut digest = Digest::default();
-        let count = db.cursor(false)?.scan(from, usize::MAX, &mut |_, value| digest.add(value))?;
+        let count =
+            db.with_cursor(false, |cursor| cursor.scan(from, usize::MAX, &mut |_, value| digest.add(value)))?;
         Ok(reads(count as u64, count as u64, digest.0))
     })
 }
@@ -288,10 +290,11 @@ fn seek_random<E: RivalEngine>(bench: &mut Bench<E>, count: u64, nexts: usize) -
     let num = bench.plan.num;
     bench.measure(|db, deadline| {
         let (mut number, mut digest) = (random_below(num, SEEK_SEED), Digest::default());
-        let mut cursor = db.cursor(false)?;
-        let done = deadline.repeat(count, |i| {
-            let target = key(number(i));
-            cursor.scan(From::Key(&target), nexts, &mut |_, value| digest.add(value)).map(drop)
+        let done = db.with_cursor(false, |cursor| {
+            deadline.repeat(count, |i| {
+                let target = key(number(i));
+                cursor.scan(From::Key(&target), nexts, &mut |_, value| digest.add(value)).map(drop)
+            })
         })?;
         Ok(reads(done, count, digest.0))
     })

@@ -4,6 +4,7 @@
 //! may use the database of the previous step.
 
 mod cache;
+mod claims;
 mod core;
 mod hot;
 mod redb_set;
@@ -26,6 +27,10 @@ pub(crate) trait Suite {
     fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
     /// Whether later steps need the database of this step.
     fn prepares(step: &Self::Step) -> bool;
+    /// Whether the step measures reads from a storage device.
+    fn needs_device(_step: &Self::Step) -> bool {
+        false
+    }
     /// Prepares the step, and measures it.
     fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &Self::Step) -> RivalResult<Sample>;
 }
@@ -48,6 +53,8 @@ pub(crate) enum SuiteId {
     Ycsb,
     /// redb's own benchmark.
     Redb,
+    /// The workloads of SurrealKV's, TidesDB's and Bf-Tree's publications.
+    Claims,
 }
 
 /// Runs `$body` with `$S` as the suite's type.
@@ -82,13 +89,17 @@ macro_rules! with_suite {
                 type $S = redb_set::RedbSet;
                 $body
             }
+            SuiteId::Claims => {
+                type $S = claims::ClaimSuite;
+                $body
+            }
         }
     };
 }
 
 impl SuiteId {
     /// All sets, in the order of the table.
-    pub(crate) const ALL: [SuiteId; 7] = [
+    pub(crate) const ALL: [SuiteId; 8] = [
         SuiteId::Core,
         SuiteId::Hot,
         SuiteId::Tombstones,
@@ -96,6 +107,7 @@ impl SuiteId {
         SuiteId::Scans,
         SuiteId::Ycsb,
         SuiteId::Redb,
+        SuiteId::Claims,
     ];
 
     /// The title of the set.
@@ -108,6 +120,7 @@ impl SuiteId {
             SuiteId::Scans => "Scans under a snapshot, beside a writer",
             SuiteId::Ycsb => "YCSB",
             SuiteId::Redb => "redb's published comparison",
+            SuiteId::Claims => "Workloads in which other engines say that they are ahead",
         }
     }
 
@@ -123,7 +136,12 @@ impl SuiteId {
         index: usize,
         abilities: &Abilities,
     ) -> Option<&'static str> {
-        with_suite!(self, S => S::missing(&S::steps(plan)[index].1, abilities))
+        with_suite!(self, S => {
+            let step = &S::steps(plan)[index].1;
+            let no_device = S::needs_device(step) && plan.in_memory;
+            let no_device = no_device.then_some("its files lie in memory: --directory names a place on a disk");
+            S::missing(step, abilities).or(no_device)
+        })
     }
 
     /// Whether later steps need the database of step `index`.

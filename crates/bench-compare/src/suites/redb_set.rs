@@ -85,7 +85,12 @@ impl Suite for RedbSet {
     }
 
     fn missing(step: &RedbSetStep, abilities: &Abilities) -> Option<&'static str> {
-        (*step == RedbSetStep::Compact && !abilities.compacts).then_some("it does not compact in place")
+        match step {
+            RedbSetStep::Compact if !abilities.compacts => Some("it does not compact in place"),
+            // Later steps read what the durable steps have written.
+            _ if abilities.disk && !abilities.synced => Some("it has no durable writes"),
+            _ => None,
+        }
     }
 
     fn prepares(step: &RedbSetStep) -> bool {
@@ -174,10 +179,11 @@ fn read<E: RivalEngine>(db: &E, deadline: Deadline, count: u64, elements: u64) -
 
 fn ranges<E: RivalEngine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> RivalResult<Sample> {
     let (mut random, mut digest) = (Rng::with_seed(SEED), Digest::default());
-    let mut cursor = db.cursor(false)?;
-    let done = deadline.repeat(count.min(elements), |_| {
-        let (key, _) = pair(&mut random);
-        cursor.scan(From::Key(&key), RANGE, &mut |_, value| digest.add(value)).map(drop)
+    let done = db.with_cursor(false, |cursor| {
+        deadline.repeat(count.min(elements), |_| {
+            let (key, _) = pair(&mut random);
+            cursor.scan(From::Key(&key), RANGE, &mut |_, value| digest.add(value)).map(drop)
+        })
     })?;
     Ok(reads(done, count, digest.0))
 }

@@ -178,7 +178,9 @@ impl Client {
                 let rows =
                     usize::try_from(self.random.u64(1..=LONGEST_SCAN)).expect("a scan has at most 100 rows");
                 let (start, digest) = (key(fnv64(record)), &mut self.digest);
-                db.cursor(false)?.scan(From::Key(&start), rows, &mut |_, value| digest.add(value)).map(drop)
+                db.with_cursor(false, |cursor| {
+                    cursor.scan(From::Key(&start), rows, &mut |_, value| digest.add(value)).map(drop)
+                })
             }
         }
     }
