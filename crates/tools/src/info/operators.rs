@@ -103,8 +103,7 @@ mod tests {
 
     #[test]
     fn levels_with_the_same_compression_are_joined() {
-        let mut options = ColumnFamilyOptions::default();
-        options.compression = CompressionType::None;
+        let mut options = ColumnFamilyOptions::default().compression(CompressionType::None);
         assert_eq!(compression_by_level(&options), "L0-L6 none");
         options.compression_per_level =
             vec![CompressionType::None, CompressionType::None, CompressionType::Lz4];
