@@ -106,7 +106,7 @@ impl Db {
         Ok(cut.name_files(engine))
     }
 
-    /// The files of a database that is open for reading only, with all WALs in its directory.
+    /// The files of a database that is open for reading only, with all WALs that it may need.
     /// [`Db::check_owner_stands_still`] says afterwards whether they belong together.
     /// # Errors
     /// `NotSupported` in a secondary · `TryAgain` · `IoError`.
@@ -120,8 +120,14 @@ impl Db {
         let fs = engine.env.fs.as_ref();
         let with_bytes =
             |number| Ok((number, fs.file_size(&file_name::wal_file_name(&engine.wal_dir, number))?));
-        let wals = wals_in(fs, &engine.wal_dir)?.into_iter().map(with_bytes).collect::<Result<_>>()?;
         let manifest = engine.manifest.lock();
+        // The owner may still be deleting older ones, long after it wrote the MANIFEST.
+        let oldest_needed = match manifest.min_log_number_to_keep() {
+            FileNumber(0) => manifest.families().map(|f| f.log_number()).min().unwrap_or_default(),
+            kept => kept,
+        };
+        let wals = wals_in(fs, &engine.wal_dir)?.into_iter().filter(|wal| *wal >= oldest_needed);
+        let wals = wals.map(with_bytes).collect::<Result<_>>()?;
         let path = file_name::descriptor_file_name(&engine.path, manifest.manifest_number());
         let versions = engine.state.lock().families.values().map(|f| f.version.clone()).collect();
         let cut = Cut {
@@ -137,7 +143,7 @@ impl Db {
     }
 
     /// Checks that no process has changed the MANIFEST since this one opened the database for
-    /// reading only. As long as it stays the same, no file of the database is deleted.
+    /// reading only. As long as it stays the same, no file that it needs is deleted.
     /// # Errors
     /// `TryAgain`: opening the database again helps.
     pub(crate) fn check_owner_stands_still(&self) -> Result<()> {

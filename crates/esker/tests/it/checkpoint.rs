@@ -249,6 +249,28 @@ fn a_reader_makes_a_checkpoint_with_the_entries_of_wals() {
 }
 
 #[test]
+fn a_reader_makes_its_checkpoint_without_wals_that_the_owner_may_delete_meanwhile() {
+    let mut options = Options::default().create_if_missing(true);
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let owner = Arc::new(Db::open(&options, "/db").unwrap());
+    owner.disable_file_deletions();
+    owner.put("key", "1").unwrap();
+    owner.flush().unwrap();
+    let wals = || {
+        let names = options.db.env.fs.children(Path::new("/db")).unwrap();
+        names.iter().filter(|name| name.ends_with(".log")).count()
+    };
+    assert_eq!(wals(), 2);
+    let reader = Db::open_for_read_only(&options, "/db").unwrap();
+    let probes = Probes::new();
+    let deletes = owner.clone();
+    probes.on_this_thread("live_cut:name_files", move |_| deletes.enable_file_deletions().unwrap());
+    reader.create_checkpoint("/copy", 0).unwrap();
+    assert_eq!(wals(), 1);
+    assert!(Db::open(&options, "/copy").unwrap().contains_key("key").unwrap());
+}
+
+#[test]
 fn a_reader_makes_no_checkpoint_if_its_owner_goes_on_meanwhile() {
     let env = Env::with_fs(Arc::new(MemFs::new()));
     let mut options = Options::default().create_if_missing(true);

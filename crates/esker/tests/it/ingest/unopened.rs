@@ -93,6 +93,7 @@ fn the_facts_of_a_live_table_let_another_database_have_it() {
 fn a_linked_file_keeps_its_temperature_and_a_copy_gets_one() {
     let mut options = options();
     options.cf.default_write_temperature = Temperature::Hot;
+    options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, "/db").unwrap();
     let family = db.default_column_family();
     for (path, link_files) in [("/copied", false), ("/linked", true)] {
