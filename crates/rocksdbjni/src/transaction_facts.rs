@@ -7,18 +7,20 @@ use crate::border::NativeResult;
 use crate::handle::NativeHandle;
 use crate::jni::{JavaEnv, Reference, long, reference};
 use crate::transactions::{TransactionKind, TransactionObject, locked};
+use esker::BatchOp;
 use esker::txn::TransactionState;
-use esker::{BatchOp, Error};
 use std::sync::atomic::Ordering;
 
 type Handle = NativeHandle<TransactionObject>;
 
-/// The number of keys that the transaction has locked.
+/// The number of keys that the transaction has locked, or that its commit checks.
 pub(crate) fn num_keys(transaction: Handle) -> NativeResult<i64> {
     let object = transaction.get()?;
     let Some(db) = locked(&object.locks).clone() else {
-        object.with(|_| Ok(()))?;
-        return Err(Error::not_supported("getNumKeys of an optimistic transaction").into());
+        return object.with(|open| match &open.kind {
+            TransactionKind::Locking(transaction) => Ok(transaction.num_keys() as i64),
+            TransactionKind::Optimistic(transaction) => Ok(transaction.num_keys() as i64),
+        });
     };
     let id = object.id.load(Ordering::Relaxed);
     let held = db.get_lock_status_data().into_iter().filter(|lock| lock.ids.contains(&id));

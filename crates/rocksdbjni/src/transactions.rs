@@ -596,9 +596,15 @@ pub(crate) fn tracking(assume_tracked: bool) -> Tracking {
     if assume_tracked { Tracking::AssumeTracked } else { Tracking::Checked }
 }
 
-/// An error for a write that a transaction without locks cannot do unchecked.
-fn only_checked(what: &str) -> Error {
-    Error::not_supported(format!("{what} of an optimistic transaction"))
+impl TransactionKind {
+    /// Whether a write checks its key. A transaction without locks checks a key that it is to
+    /// assume as tracked: it may be wrong.
+    fn checks(&self, tracking: Tracking) -> bool {
+        match self {
+            TransactionKind::Locking(_) => tracking == Tracking::Checked,
+            TransactionKind::Optimistic(_) => tracking != Tracking::Untracked,
+        }
+    }
 }
 
 pub(crate) fn put(
@@ -612,9 +618,9 @@ pub(crate) fn put(
     let (key, value) = (key.read(env)?, value.read(env)?);
     operate(transaction, |open| {
         let family = open.family(family)?;
-        Ok(of_kind!(&open.kind, transaction => match tracking {
-            Tracking::Checked => transaction.put_cf(family, &key, &value),
-            _ => transaction.put_untracked(family, &key, &value),
+        Ok(of_kind!(&open.kind, transaction => match open.kind.checks(tracking) {
+            true => transaction.put_cf(family, &key, &value),
+            false => transaction.put_untracked(family, &key, &value),
         })?)
     })
 }
@@ -630,16 +636,10 @@ pub(crate) fn merge(
     let (key, operand) = (key.read(env)?, operand.read(env)?);
     operate(transaction, |open| {
         let family = open.family(family)?;
-        Ok(match &open.kind {
-            TransactionKind::Locking(transaction) if tracking == Tracking::Checked => {
-                transaction.merge_cf(family, &key, &operand)
-            }
-            TransactionKind::Locking(transaction) => transaction.merge_untracked(family, &key, &operand),
-            TransactionKind::Optimistic(_) if tracking == Tracking::Untracked => {
-                Err(only_checked("mergeUntracked"))
-            }
-            TransactionKind::Optimistic(transaction) => transaction.merge_cf(family, &key, &operand),
-        }?)
+        Ok(of_kind!(&open.kind, transaction => match open.kind.checks(tracking) {
+            true => transaction.merge_cf(family, &key, &operand),
+            false => transaction.merge_untracked(family, &key, &operand),
+        })?)
     })
 }
 
@@ -653,16 +653,10 @@ pub(crate) fn delete(
     let key = key.read(env)?;
     operate(transaction, |open| {
         let family = open.family(family)?;
-        Ok(match &open.kind {
-            TransactionKind::Locking(transaction) if tracking == Tracking::Checked => {
-                transaction.delete_cf(family, &key)
-            }
-            TransactionKind::Locking(transaction) => transaction.delete_untracked(family, &key),
-            TransactionKind::Optimistic(_) if tracking == Tracking::Untracked => {
-                Err(only_checked("deleteUntracked"))
-            }
-            TransactionKind::Optimistic(transaction) => transaction.delete_cf(family, &key),
-        }?)
+        Ok(of_kind!(&open.kind, transaction => match open.kind.checks(tracking) {
+            true => transaction.delete_cf(family, &key),
+            false => transaction.delete_untracked(family, &key),
+        })?)
     })
 }
 
@@ -676,12 +670,10 @@ pub(crate) fn single_delete(
     let key = key.read(env)?;
     operate(transaction, |open| {
         let family = open.family(family)?;
-        Ok(match &open.kind {
-            TransactionKind::Locking(transaction) if tracking != Tracking::Checked => {
-                transaction.single_delete_untracked(family, &key)
-            }
-            kind => of_kind!(kind, transaction => transaction.single_delete_cf(family, &key)),
-        }?)
+        Ok(of_kind!(&open.kind, transaction => match open.kind.checks(tracking) {
+            true => transaction.single_delete_cf(family, &key),
+            false => transaction.single_delete_untracked(family, &key),
+        })?)
     })
 }
 
@@ -726,10 +718,7 @@ pub(crate) fn set_write_options(
 ) -> NativeResult<()> {
     let (object, options) = (transaction.get()?, options.get()?.options);
     object.with(|open| {
-        let TransactionKind::Locking(transaction) = &open.kind else {
-            return Err(Error::not_supported("setWriteOptions of an optimistic transaction").into());
-        };
-        transaction.set_write_options(&options);
+        of_kind!(&open.kind, transaction => transaction.set_write_options(&options));
         open.write_options = options;
         Ok(())
     })?;
@@ -739,7 +728,18 @@ pub(crate) fn set_write_options(
     Ok(())
 }
 
-/// Undoes one read for update. A transaction without locks keeps its check of the key.
+/// Whether the transaction finds its later writes.
+pub(crate) fn set_indexing(transaction: Handle, is_enabled: bool) -> NativeResult<()> {
+    transaction.get()?.with(|open| {
+        of_kind!(&open.kind, transaction => match is_enabled {
+            true => transaction.enable_indexing(),
+            false => transaction.disable_indexing(),
+        });
+        Ok(())
+    })
+}
+
+/// Undoes one read for update.
 pub(crate) fn undo_get_for_update(
     env: &JavaEnv<'_>,
     transaction: Handle,
@@ -749,9 +749,7 @@ pub(crate) fn undo_get_for_update(
     let key = key.read(env)?;
     transaction.get()?.with(|open| {
         let family = open.family(family)?;
-        if let TransactionKind::Locking(transaction) = &open.kind {
-            transaction.undo_get_for_update(family, &key);
-        }
+        of_kind!(&open.kind, transaction => transaction.undo_get_for_update(family, &key));
         Ok(())
     })
 }

@@ -43,7 +43,7 @@ impl Store for EskerStore {
     fn open(&self) -> Result<EskerEngine> {
         if !self.read_only {
             self.check_directory()?;
-            if let Some(parent) = self.path.parent() {
+            if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 self.options.db.env.fs.create_dir_if_missing(parent)?;
             }
         }

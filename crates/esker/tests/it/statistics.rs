@@ -391,6 +391,9 @@ fn reads_of_batches_are_counted_by_level() {
     let (mut options, statistics) = counting();
     options.cf.disable_auto_compactions = true;
     options.cf.table.no_block_cache = false;
+    // A clock cache may evict a block below its capacity.
+    let cache = Cache::lru(&CacheOptions::with_capacity(8 << 20)).unwrap();
+    options.cf.table.block_cache = Some(Arc::new(cache));
     options.cf.table.cache_index_and_filter_blocks = true;
     options.cf.table.index_type = IndexType::TwoLevel;
     options.cf.table.metadata_block_size = 64;
