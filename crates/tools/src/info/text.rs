@@ -176,7 +176,7 @@ struct TextReport {
 }
 
 impl TextReport {
-    /// Appends a line. Control characters, which a forged name may send to the terminal, are replaced.
+    /// Appends a line. Replaces control characters: a forged name must not send them to a terminal.
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         let shown = |c: char| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c };
         self.out.extend(line.to_string().chars().map(shown));

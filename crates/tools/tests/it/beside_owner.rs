@@ -1,6 +1,6 @@
-//! `esker verify`, `esker compat` and `esker info` beside the owner of a database. The owner writes,
-//! flushes and compacts all the time, so it deletes tables, blob files, WALs and MANIFESTs that the
-//! tools want.
+//! `esker verify`, `compat` and `info` beside the owner of a database. The owner writes, flushes
+//! and compacts all the time, so it deletes tables, blob files, WALs and MANIFESTs that the tools
+//! want.
 
 use crate::run::esker;
 use esker::{Db, Options};
