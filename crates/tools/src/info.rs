@@ -37,7 +37,7 @@ pub(crate) struct DatabaseFlags {
     /// The database's directory
     pub(crate) dir: PathBuf,
     /// Directory of the WALs; default: the directory in the OPTIONS file, else DIR
-    #[arg(long)]
+    #[arg(long = "wal_dir", alias = "wal-dir")]
     pub(crate) wal_dir: Option<PathBuf>,
     /// Directory of db_paths or cf_paths; may be repeated
     #[arg(long = "path")]

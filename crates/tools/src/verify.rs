@@ -64,7 +64,7 @@ pub(crate) struct VerifyOptions {
     /// Directory of the database
     dir: PathBuf,
     /// Directory of the WALs; default: the directory in the OPTIONS file, else DIR
-    #[arg(long)]
+    #[arg(long = "wal_dir", alias = "wal-dir")]
     wal_dir: Option<PathBuf>,
     /// Directory of db_paths or cf_paths; may be repeated
     #[arg(long = "path")]

@@ -91,7 +91,13 @@ impl Sources<'_> {
             let path = file_name::descriptor_file_name(self.dir, number);
             host.check_regular(&path)?;
             let bytes = fs.file_size(&path)?;
-            Ok((number, bytes, ManifestState::read(fs, &path, &mut |_| Ok(()))?))
+            let state = ManifestState::read(fs, &path, &mut |_| Ok(()))?;
+            // Bytes that are no records, such as those of an encrypted file, look like the end of
+            // the file to a reader of logs.
+            if state.next_file_number == 0 {
+                return Err(esker::Error::corruption("no next-file entry in MANIFEST").at(path.display()));
+            }
+            Ok((number, bytes, state))
         });
         Ok(read?)
     }

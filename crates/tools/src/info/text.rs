@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use std::fmt::Write;
 
 /// Columns left of a bar.
-const BEFORE_BAR: usize = 67;
+const BEFORE_BAR: usize = 68;
 const LONGEST_BAR: usize = 60;
 const INDENT: &str = "  ";
 
