@@ -325,8 +325,8 @@ pub(crate) fn parse_properties(
 /// Checks by its properties whether a table can be read with these options. `format_version`: that
 /// of its footer, or 0 if the footer was not read.
 /// # Errors
-/// `InvalidArgument`: another comparator, or operands of another merge operator · `NotSupported`: a
-/// feature that this version would read wrongly.
+/// `InvalidArgument`: another comparator, or operands of another merge operator · `NotSupported`:
+/// a feature that this version would read wrongly.
 pub fn check_readable(p: &TableProperties, format_version: u32, options: &TableReaderOptions) -> Result<()> {
     if let Some(code) = p.index_type {
         IndexType::from_u32(code)?;
