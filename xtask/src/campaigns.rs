@@ -6,6 +6,9 @@
 use crate::commands::{self, Outcome, run};
 use crate::mutants;
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -137,21 +140,20 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Runs short forms of nine campaigns, as debug builds. The campaigns `model`, `crash` and `faults`
-/// must reach their probes. A campaign of a fixed time does as much as the machine allows. Mutants,
-/// models of loom and shuttle, and the simulated machine must compile.
+/// Runs short forms of nine campaigns, as debug builds, two at a time: most of them have one
+/// thread. The campaigns `model`, `crash` and `faults` must reach their probes. A campaign of a
+/// fixed time does as much as the machine allows. Mutants, models of loom and shuttle, and the
+/// simulated machine must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let (db, expected, crashed) = (place("db"), place("expected"), place("crashed"));
     let db_stress = ["db_stress", "--db", &db, "--expected_values_dir", &expected, "--options_seed=1"];
     let load = ["--threads=8", "--ops_per_thread=4000", "--value_size_mult=256", "--batch_one_in=2"];
-    let counted: [&[&str]; 3] = [
+    let campaigns: [&[&str]; 9] = [
         &["--probes", "model", "--rounds", "3", "--operations", "20000"],
         &["--probes", "crash", "--points", "1000"],
         &["--probes", "faults", "--step", "97"],
-    ];
-    let timed: [&[&str]; 6] = [
         &["metamorphic", "--lists", "1000000", "--seconds", "45"],
         &["threads", "--seconds", "45"],
         &["scan-threads", "--seconds", "45"],
@@ -162,12 +164,42 @@ pub(crate) fn slice(root: &Path) -> Outcome {
     // `--workspace`: the tests have built Esker already with the features of the whole workspace.
     run(root, &[], "cargo", &["build", "--workspace", "--bin", "esker-stress"])?;
     let program = commands::target_dir(root).join("debug/esker-stress");
-    for slice in counted.into_iter().chain(timed) {
-        run(root, &[], &program.to_string_lossy(), slice)?;
-    }
+    run_two_at_a_time(root, &program, &campaigns)?;
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     mutants::check_compiles(root)?;
     commands::check_models(root)
+}
+
+/// Runs a program with each list of arguments, two at a time. Prints the output of a run as a
+/// whole, behind its command. After a failure no further run begins.
+fn run_two_at_a_time(root: &Path, program: &Path, runs: &[&[&str]]) -> Outcome {
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let has_failed = || !failures.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    let work = || {
+        while !has_failed()
+            && let Some(args) = runs.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            if let Err(failure) = run_quietly(root, program, args) {
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// Runs a program, and prints its output when it has ended.
+fn run_quietly(root: &Path, program: &Path, args: &[&str]) -> Outcome {
+    let line = format!("{} {}", program.display(), args.join(" "));
+    let done = Command::new(program).args(args).current_dir(root).output();
+    let done = done.map_err(|e| format!("{line}: {e}"))?;
+    let printed = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    println!("$ {line}\n{}", printed.concat());
+    if done.status.success() { Ok(()) } else { Err(format!("failed: {line}")) }
 }
 
 /// Runs the campaign `threads` under AddressSanitizer (with LeakSanitizer) and under

@@ -58,7 +58,9 @@ cargo xtask capi-callers       writes which suites call the functions of the C A
 cargo xtask capi-surface       records the declarations of RocksDB's headers (--check: compares them)
 cargo xtask install-capi DIR [11.1]   librocksdb.so.11, its header and rocksdb.pc below DIR, for
                                RocksDB 11.8 or with the defaults of 11.1
-cargo xtask python [wheel]     the Python package: builds it, checks its types, runs its tests (wheel: makes one)
+cargo xtask python [build|wheel]
+                               the Python package: builds it, checks its types, runs its tests (build: only builds it;
+                               wheel: makes one)
 cargo xtask tidy               rules that no compiler knows";
 
 fn main() -> ExitCode {
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         ["install-capi", prefix] => capi::install(&root, Path::new(prefix), "11.8"),
         ["install-capi", prefix, release] => capi::install(&root, Path::new(prefix), release),
         ["python"] => python::test(&root, 25),
+        ["python", "build"] => python::build(&root),
         ["python", "wheel"] => python::wheel(&root),
         ["tidy"] => tidy::run(&root),
         _ => Err(USAGE.to_owned()),

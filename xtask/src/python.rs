@@ -1,4 +1,5 @@
-//! The Python package in `crates/python`: `cargo xtask python [wheel]`, `cargo xtask long python`.
+//! The Python package in `crates/python`: `cargo xtask python [build|wheel]`, `cargo xtask long
+//! python`.
 //!
 //! In: a Python of at least 3.11 with `venv`: `$PYTHON`, or `python3`. pip fetches the tools of
 //! `crates/python/requirements.txt` into a virtual environment, `target/python/venv`. Out: the
@@ -77,6 +78,11 @@ fn new_venv(root: &Path, dir: &str) -> Outcome {
         format!("{e}\nthe Python package needs Python >= 3.11 with venv; set PYTHON to one, or run .ci/fetch-python")
     })?;
     run(root, &[], &python, &["-m", "venv", "--clear", dir])
+}
+
+/// Builds the package into the virtual environment, for a later `test`.
+pub(crate) fn build(root: &Path) -> Outcome {
+    Package::new(root).develop()
 }
 
 /// Checks the format of the native module, builds the package, checks its types and runs its tests.

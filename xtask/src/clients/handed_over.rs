@@ -23,7 +23,8 @@ pub(super) fn check(clients: &Clients, suite: &str, kept: &Path) -> Outcome {
         Behind::Esker => (&esker, &rocksdb),
         Behind::RocksDb => (&rocksdb, &esker),
     };
-    let build = ["build", "--quiet", "-p", "esker-peer", "--bin", "esker-digest"];
+    // `--workspace`: the tests have built it already with the features of the whole workspace.
+    let build = ["build", "--quiet", "--workspace", "--bin", "esker-digest"];
     checked(Command::new("cargo").args(build).current_dir(&clients.root))?;
     let written = digests(clients, writer, "read", kept)?;
     let read = digests(clients, reader, "write", kept)?;
