@@ -4,11 +4,12 @@
 use crate::memory::{answer, destroy, give, object};
 use crate::options::{change, rocksdb_options_t};
 use esker::options::{
-    FileChecksumGenCrc32cFactory, FileChecksumGenFactoryRef, SstPartitionerFactoryRef,
-    SstPartitionerFixedPrefixFactory,
+    CompactionStyle, FileChecksumGenCrc32cFactory, FileChecksumGenFactoryRef, FileType,
+    SstPartitionerFactoryRef, SstPartitionerFixedPrefixFactory,
 };
 use esker::table_properties_collector::CompactOnDeletionCollectorFactory;
 use libc::{c_int, c_uchar};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A factory of checksums of whole files.
@@ -41,7 +42,8 @@ pub unsafe extern "C" fn rocksdb_options_set_file_checksum_gen_factory(
     });
 }
 
-/// Defines the functions of a set of numbers below 64. The set is a held value and has no effect.
+/// Defines the functions of a set of numbers below 64. A held value keeps it; the numbers that
+/// Esker knows become the option's value.
 macro_rules! held_sets {
     ($($set:literal: fn $clear:ident, fn $add:ident, fn $remove:ident, fn $contains:ident, fn $count:ident;)*) => {$(
         #[doc = "Empties the set."]
@@ -97,9 +99,38 @@ unsafe fn change_set(
     let bits = change_bits(held_set(options, set));
     change(options, |options| {
         options.held.insert(set, bits);
+        let db = &mut options.db;
+        match set {
+            "checksum_handoff_file_types" => db.checksum_handoff_file_types = chosen(&FILE_TYPES, bits),
+            _ => db.calculate_sst_write_lifetime_hint_set = chosen(&COMPACTION_STYLES, bits),
+        }
         Ok(())
     });
 }
+
+/// The values whose bits are set.
+fn chosen<T: Copy + Ord>(values: &[T], bits: u64) -> BTreeSet<T> {
+    (0..).zip(values).filter(|(number, _)| bits & bit(*number) != 0).map(|(_, value)| *value).collect()
+}
+
+/// Types of files in the order of RocksDB's `FileType`.
+const FILE_TYPES: [FileType; 12] = [
+    FileType::Wal,
+    FileType::DbLock,
+    FileType::Table,
+    FileType::Descriptor,
+    FileType::Current,
+    FileType::Temp,
+    FileType::InfoLog,
+    FileType::MetaDatabase,
+    FileType::Identity,
+    FileType::Options,
+    FileType::Blob,
+    FileType::CompactionProgress,
+];
+
+const COMPACTION_STYLES: [CompactionStyle; 4] =
+    [CompactionStyle::Level, CompactionStyle::Universal, CompactionStyle::Fifo, CompactionStyle::None];
 
 held_sets! {
     "checksum_handoff_file_types":

@@ -143,6 +143,25 @@ fn getters_give_the_numbers_that_setters_took_also_without_a_name() {
 }
 
 #[test]
+fn sets_of_numbers_become_the_options_of_the_engine() {
+    use esker::options::{CompactionStyle, FileType};
+    // SAFETY: the options are created here and destroyed once.
+    unsafe {
+        let options = rocksdb_options_create();
+        assert_eq!(rocksdb_options_calculate_sst_write_lifetime_hint_set_contains(options, 0), 1);
+        rocksdb_options_calculate_sst_write_lifetime_hint_set_add(options, 1);
+        rocksdb_options_calculate_sst_write_lifetime_hint_set_remove(options, 0);
+        rocksdb_options_checksum_handoff_file_types_add(options, 0);
+        rocksdb_options_checksum_handoff_file_types_add(options, 10);
+        assert_eq!(rocksdb_options_checksum_handoff_file_types_count(options), 2);
+        let db = &(*options).db;
+        assert!(db.calculate_sst_write_lifetime_hint_set.iter().eq(&[CompactionStyle::Universal]));
+        assert!(db.checksum_handoff_file_types.iter().eq(&[FileType::Wal, FileType::Blob]));
+        rocksdb_options_destroy(options);
+    }
+}
+
+#[test]
 fn a_shims_options_write_files_that_its_release_reads() {
     use esker::options::{CompressionType, TargetVersion};
     type CreateTable = unsafe extern "C" fn() -> *mut rocksdb_block_based_table_options_t;

@@ -24,6 +24,7 @@ use esker_base::sync::{Arc, OnceLock};
 use esker_base::{Error, Result, perf_time};
 use esker_env::{
     Clock, Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, SystemClock, WritableFile,
+    WriteLifeTimeHint,
 };
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -217,6 +218,9 @@ impl WritableFile for CtrWritableFile {
         perf_time!(encrypt_data_nanos, SystemClock, self.stream.apply(offset, &mut self.encrypted));
         self.inner.append(&self.encrypted)?;
         if self.in_place { self.inner.flush() } else { Ok(()) }
+    }
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        self.inner.set_write_life_time_hint(hint);
     }
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         self.in_place = true;

@@ -20,7 +20,7 @@
 use crate::file_key::{FileKey, fill_random};
 use crate::reader::{FRONT, FramePlace, PAGE, next_frame};
 use esker_base::{Error, Result, perf_time};
-use esker_env::{Clock, SystemClock, WritableFile};
+use esker_env::{Clock, SystemClock, WritableFile, WriteLifeTimeHint};
 use esker_format::encryption::{EncryptedKind, FRAME_OVERHEAD, FrameHead, MOST_OFFSET, PADDING, PAGE_BYTES};
 use std::path::PathBuf;
 
@@ -253,6 +253,12 @@ impl WritableFile for EncryptedWritableFile {
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let (from, to) = (self.physical(offset), self.physical(offset.saturating_add(bytes)));
         self.inner()?.preallocate(from, to - from)
+    }
+
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        if let Some(inner) = &mut self.inner {
+            inner.set_write_life_time_hint(hint);
+        }
     }
 
     fn append_in_place(&mut self, block: u64) -> Result<()> {

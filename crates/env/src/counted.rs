@@ -10,7 +10,7 @@
 
 use crate::clock::Clock;
 use crate::direct::Alignment;
-use crate::fs::{RandomAccessFile, WritableFile};
+use crate::fs::{RandomAccessFile, WritableFile, WriteLifeTimeHint};
 use esker_base::iostats_context::with_live_iostats;
 use esker_base::stats::{Histogram, HistogramStat, Statistics, Ticker};
 use esker_base::{IoActivity, Result};
@@ -242,6 +242,9 @@ impl WritableFile for CountedWritableFile {
     }
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         self.inner.preallocate(offset, bytes)
+    }
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        self.inner.set_write_life_time_hint(hint);
     }
     fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.inner.append_in_place(block)

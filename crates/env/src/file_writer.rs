@@ -9,7 +9,7 @@
 //! RocksDB `file/writable_file_writer.cc` (semantics).
 
 use crate::clock::Clock;
-use crate::fs::WritableFile;
+use crate::fs::{WritableFile, WriteLifeTimeHint};
 use crate::rate_limiter::{IoKind, IoPriority, RateLimiter};
 use esker_base::Result;
 use esker_base::stats::Statistics;
@@ -92,6 +92,9 @@ impl WritableFile for PacedWritableFile {
     }
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         self.inner.preallocate(offset, bytes)
+    }
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        self.inner.set_write_life_time_hint(hint);
     }
     fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.inner.append_in_place(block)

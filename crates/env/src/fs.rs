@@ -237,10 +237,35 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     fn path(&self) -> &Path;
 }
 
+/// The expected lifetime of a file's data. The numbers are those of RocksDB's
+/// `Env::WriteLifeTimeHint`, and of Linux's `RWH_WRITE_LIFE_*`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum WriteLifeTimeHint {
+    /// Nothing is known.
+    #[default]
+    NotSet = 0,
+    /// Nothing is known, said explicitly.
+    None = 1,
+    /// Logs.
+    Short = 2,
+    /// Tables that the next compaction rewrites.
+    Medium = 3,
+    /// Tables in the middle of the tree.
+    Long = 4,
+    /// Tables near the last level.
+    Extreme = 5,
+}
+
 /// A file to which one writer appends. A drop closes the file without syncing it.
 pub trait WritableFile: Send {
     /// Appends all of `data`. After an error, `file_size` tells how much was appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// Appends all of `data`, whose CRC32C is `checksum`: a file system that can check its data on
+    /// the way to the medium compares them, and refuses what does not match. The default appends.
+    fn append_with_checksum(&mut self, data: &[u8], _checksum: u32) -> Result<()> {
+        self.append(data)
+    }
     /// Writes buffered bytes to the operating system. They survive a crash of the process, but not
     /// of the machine.
     fn flush(&mut self) -> Result<()>;
@@ -261,6 +286,9 @@ pub trait WritableFile: Send {
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
+    /// Hints how long the file's data will live (`F_SET_RW_HINT`): the device may keep data of
+    /// similar lifetimes together.
+    fn set_write_life_time_hint(&mut self, _hint: WriteLifeTimeHint) {}
     /// Hints that the file is a log: many small appends follow, and no append begins with eight
     /// zero bytes.
     ///

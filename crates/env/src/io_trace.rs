@@ -10,7 +10,9 @@
 
 use crate::clock::Clock;
 use crate::direct::Alignment;
-use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use crate::fs::{
+    Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile, WriteLifeTimeHint,
+};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, Result, iostats_add, iostats_time, perf_time};
@@ -397,22 +399,40 @@ struct TracedWritableFile {
     tracer: Arc<IoTracer>,
 }
 
-impl WritableFile for TracedWritableFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
+impl TracedWritableFile {
+    /// Counts and reports an append of `bytes`.
+    #[inline]
+    fn count_append(
+        &mut self,
+        bytes: u64,
+        append: impl FnOnce(&mut dyn WritableFile) -> Result<()>,
+    ) -> Result<()> {
         let Self { inner, path, tracer } = self;
-        let mut append = || {
+        let append = || {
             if !tracer.is_on() {
-                return inner.append(data);
+                return append(inner.as_mut());
             }
             let offset = inner.file_size();
-            let facts = Facts { len: Some(data.len() as u64), offset: Some(offset), ..Facts::default() };
-            tracer.report("Append", path, || inner.append(data), |_| facts)
+            let facts = Facts { len: Some(bytes), offset: Some(offset), ..Facts::default() };
+            tracer.report("Append", path, || append(inner.as_mut()), |_| facts)
         };
         let appended = iostats_time!(write_nanos, cpu_write_nanos, tracer.clock, append());
         if appended.is_ok() {
-            iostats_add!(bytes_written, data.len() as u64);
+            iostats_add!(bytes_written, bytes);
         }
         appended
+    }
+}
+
+impl WritableFile for TracedWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.count_append(data.len() as u64, |file| file.append(data))
+    }
+    fn append_with_checksum(&mut self, data: &[u8], checksum: u32) -> Result<()> {
+        self.count_append(data.len() as u64, |file| file.append_with_checksum(data, checksum))
+    }
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        self.inner.set_write_life_time_hint(hint);
     }
     fn flush(&mut self) -> Result<()> {
         let Self { inner, path, tracer } = self;

@@ -56,6 +56,7 @@ pub mod fault;
 pub mod file_writer;
 pub mod forked;
 pub mod fs;
+pub mod handoff;
 pub mod info_log;
 pub mod io_trace;
 pub mod mem;
@@ -79,7 +80,11 @@ pub use direct::{AlignedBuffer, Alignment};
 pub use env::Env;
 pub use fault::{FaultFs, FaultOp, FaultRule, FaultSchedule, OpKind};
 pub use file_writer::PacedWritableFile;
-pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile, replace_file};
+pub use fs::{
+    Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile, WriteLifeTimeHint,
+    replace_file,
+};
+pub use handoff::ChecksumHandoff;
 pub use info_log::{InfoLogFile, InfoLogOptions};
 pub use mem::MemFs;
 pub use posix::PosixFileSystem;

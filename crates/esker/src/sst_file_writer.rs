@@ -10,6 +10,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::random;
+use esker_format::file_name::FileType;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::properties::TableProperties;
 use esker_format::wide_column;
@@ -171,6 +172,7 @@ impl SstFileWriter {
             }
             created => created?,
         };
+        let file = self.options.db.with_handoff(FileType::Table, file);
         self.files += 1;
         let mut options = TableBuilderOptions::new(self.icmp.clone(), Arc::new(family.table.clone()));
         let last_level = usize::try_from(family.num_levels).unwrap_or(1).saturating_sub(1);

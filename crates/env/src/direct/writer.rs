@@ -13,7 +13,7 @@
 //!  4. After `sync` the medium has the file's length too, not only its bytes.
 
 use super::{AlignedBuffer, Alignment};
-use crate::fs::WritableFile;
+use crate::fs::{WritableFile, WriteLifeTimeHint};
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,7 @@ pub(crate) trait DirectSink: Send {
     fn sync(&mut self, all: bool) -> Result<()>;
     /// Reserves space. Returns whether it did.
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool>;
+    fn hint_life_time(&mut self, _hint: WriteLifeTimeHint) {}
 }
 
 pub(crate) struct DirectWritableFile<S: DirectSink> {
@@ -152,6 +153,12 @@ impl<S: DirectSink> WritableFile for DirectWritableFile<S> {
 
     fn fsync(&mut self) -> Result<()> {
         self.write_to_medium(true)
+    }
+
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        if let Ok(sink) = self.sink() {
+            sink.hint_life_time(hint);
+        }
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {

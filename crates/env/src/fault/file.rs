@@ -3,7 +3,7 @@
 use super::op::OpKind;
 use super::{Shared, Verdict};
 use crate::direct::Alignment;
-use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
+use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile, WriteLifeTimeHint};
 use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
@@ -173,6 +173,10 @@ impl WritableFile for FaultWritableFile {
             Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
             Verdict::Skip => Ok(()),
         }
+    }
+
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        self.inner.set_write_life_time_hint(hint);
     }
 
     /// Not an operation of its own: it takes effect in appends.

@@ -4,9 +4,11 @@
 //! is the logical block of the device, or a page if that is unknown. Source of the last two:
 //! RocksDB `env/io_posix.cc`.
 
+use super::os;
 use super::{At, failed, failed_at, file, size_of, try_open};
 use crate::descriptors::DataFile;
 use crate::direct::{Alignment, DirectSink, DirectSource};
+use crate::fs::WriteLifeTimeHint;
 use crate::fs::no_direct_io;
 use esker_base::Result;
 use esker_base::sync::fork::ProcessOwner;
@@ -161,6 +163,10 @@ impl DirectSink for DirectFile {
         } else {
             retry_on_intr(|| rustix::fs::fdatasync(&self.fd)).map_err(|e| failed("fdatasync", &self.path, e))
         }
+    }
+
+    fn hint_life_time(&mut self, hint: WriteLifeTimeHint) {
+        os::hint_life_time(&self.fd, hint);
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool> {

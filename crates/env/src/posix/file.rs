@@ -17,7 +17,7 @@ use super::os::{self, Hint, advise, is_in_memory};
 use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
 use super::{failed, failed_at, size_of};
 use crate::descriptors::DataFile;
-use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
+use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile, WriteLifeTimeHint};
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -322,6 +322,12 @@ impl WritableFile for PosixWritableFile {
         // A hint that some file systems refuse.
         let is_refused = Errno::from_io_error(&cause).is_some_and(is_refused);
         if is_refused { Ok(()) } else { Err(failed("sync_file_range", &self.path, cause)) }
+    }
+
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        if let Some(fd) = &self.fd {
+            os::hint_life_time(fd, hint);
+        }
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {

@@ -3,12 +3,13 @@
 //! In: an open file, and a request to its system. Out: the request is carried out, or left out if
 //! the system has no such call. `os/linux.rs` has Linux's calls, `os/portable.rs` the forms for
 //! other Unix systems. Both have the same functions. Sources: `fallocate(2)`, `posix_fadvise(2)`,
-//! `sync_file_range(2)`; Apple's `fcntl(2)` (`F_FULLFSYNC`).
+//! `sync_file_range(2)`, `fcntl(2)`; Apple's `fcntl(2)` (`F_FULLFSYNC`).
 //!
 //! | request | Linux | macOS | other Unix systems |
 //! |---|---|---|---|
 //! | reserve space | `fallocate` | refused | refused |
 //! | hint about reads | `posix_fadvise` | nothing | nothing |
+//! | hint about lifetimes | `F_SET_RW_HINT` | nothing | nothing |
 //! | start to write back | `sync_file_range` | nothing | nothing |
 //! | sync data | `fdatasync` | `F_FULLFSYNC` | `fsync` |
 //! | sync data and metadata | `fsync` | `F_FULLFSYNC` | `fsync` |

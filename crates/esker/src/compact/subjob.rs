@@ -136,10 +136,13 @@ pub(super) fn run(
     let _activity = IoActivity::Compaction.begin();
     let _stage = begin_stage(OperationStage::CompactionProcessKv);
     let (engine, plan) = (context.engine, context.plan);
-    let compression = output_compression(plan, context.options);
+    let base_level = base_level(plan, context.options);
+    let compression = compression_at(plan, context.options, base_level);
+    let style = context.options.compaction_style;
     let times = (context.options.kept_seconds() > 0).then_some(&context.placement.times);
     let output_context = OutputContext {
         times,
+        write_hint: context.db_options.sst_write_hint(style, plan.output_level, base_level),
         path_id: plan.output_path,
         tables: context.elsewhere.unwrap_or(&context.cf.tables),
         ..engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low)
@@ -459,8 +462,15 @@ pub(super) fn output_compression(
     plan: &CompactionPlan,
     options: &ColumnFamilyOptions,
 ) -> (CompressionType, CompressionOptions) {
-    let (compression, opts) =
-        options.compression_for(plan.output_level, base_level(plan, options), plan.is_bottommost);
+    compression_at(plan, options, base_level(plan, options))
+}
+
+fn compression_at(
+    plan: &CompactionPlan,
+    options: &ColumnFamilyOptions,
+    base_level: usize,
+) -> (CompressionType, CompressionOptions) {
+    let (compression, opts) = options.compression_for(plan.output_level, base_level, plan.is_bottommost);
     let compression = plan.overrides.compression.unwrap_or(compression);
     (if plan.never_compress { CompressionType::None } else { compression }, opts)
 }

@@ -728,6 +728,7 @@ impl Opening {
             use_fsync: self.options.use_fsync,
             compresses: self.options.wal_compression != CompressionType::None,
             timestamp_sizes: self.options.compatible_with.reads(Feature::TimestampSizes),
+            checksum_handoff: self.options.checksum_handoff_file_types.contains(&FileType::Wal),
         }
     }
 }

@@ -408,6 +408,7 @@ impl Engine {
             tables: &cf.tables,
             job_id,
             times: None,
+            write_hint: db_options.sst_write_hint(options.compaction_style, 0, 0),
         }
     }
 

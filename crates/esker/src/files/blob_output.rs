@@ -17,6 +17,7 @@ use esker_base::stats::{Histogram, Ticker, record_tick};
 use esker_base::{Error, FileNumber, Result, ValueType};
 use esker_env::StopWatch;
 use esker_format::blob::BlobIndex;
+use esker_format::file_name::FileType;
 use esker_format::key::{self, append_internal_key};
 use esker_format::version_edit::BlobFileAddition;
 use esker_table::blob::BlobFileBuilder;
@@ -123,7 +124,7 @@ impl<'a> BlobOutput<'a> {
             listener.on_blob_file_creation_started(&brief(context, number));
         }
         let path = context.tables.paths().blob(number);
-        let file = create_paced(context, &path, Histogram::BlobDbBlobFileWriteMicros)?;
+        let file = create_paced(context, &path, FileType::Blob, Histogram::BlobDbBlobFileWriteMicros)?;
         let factory = context.options.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
         self.checksum = checksum;

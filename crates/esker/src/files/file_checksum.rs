@@ -9,7 +9,7 @@ use crate::options::{DbOptions, FileChecksumGenContext, FileChecksumGenFactoryRe
 use esker_base::stats::Histogram;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
-use esker_env::{FileSystem, IoWatch, ReadCounter, WritableFile};
+use esker_env::{FileSystem, IoWatch, ReadCounter, WritableFile, WriteLifeTimeHint};
 use std::path::Path;
 
 /// Bytes that are read in one step.
@@ -167,6 +167,9 @@ impl WritableFile for ChecksummedFile {
     }
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         self.inner.preallocate(offset, bytes)
+    }
+    fn set_write_life_time_hint(&mut self, hint: WriteLifeTimeHint) {
+        self.inner.set_write_life_time_hint(hint);
     }
     fn truncate(&mut self, _size: u64) -> Result<()> {
         Err(Error::not_supported("cutting a file that a checksum is made of"))

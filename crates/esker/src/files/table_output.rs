@@ -20,9 +20,10 @@ use esker_base::table_properties_collector::{TablePropertiesCollector, TableProp
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
-use esker_env::{CountedWritableFile, Env, StopWatch, WritableFile};
+use esker_env::{CountedWritableFile, Env, StopWatch, WritableFile, WriteLifeTimeHint};
 use esker_format::compression::CompressionType;
 use esker_format::deleted_runs::LongDeletedRun;
+use esker_format::file_name::FileType;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::properties::{OLDER_VERSIONS, SALVAGED_FROM};
 use esker_format::range_del::RangeTombstone;
@@ -59,6 +60,8 @@ pub(crate) struct OutputContext<'a> {
     pub(crate) job_id: u64,
     /// The times of sequence numbers, if the family keeps times.
     pub(crate) times: Option<&'a SeqnoToTimeMapping>,
+    /// The expected lifetime of its files.
+    pub(crate) write_hint: WriteLifeTimeHint,
 }
 
 impl OutputContext<'_> {
@@ -293,7 +296,7 @@ impl TableOutput {
             listener.on_table_file_creation_started(&brief(context, number));
         }
         let path = context.table_path(number);
-        let file = create_paced(context, &path, Histogram::SstWriteMicros)?;
+        let file = create_paced(context, &path, FileType::Table, Histogram::SstWriteMicros)?;
         let factory = context.options.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
         let now = context.env.clock.now_seconds();
@@ -655,15 +658,20 @@ fn check_readable(
 pub(super) fn create_paced(
     context: &OutputContext<'_>,
     path: &Path,
+    file_type: FileType,
     histogram: Histogram,
 ) -> Result<Box<dyn WritableFile>> {
     let (options, fs) = (context.options, &context.env.fs);
     let is_direct = options.use_direct_io_for_flush_and_compaction;
-    let file = if is_direct {
+    let mut file = if is_direct {
         fs.create_direct_writable_file(path, options.writable_file_max_buffer_size)?
     } else {
         fs.create_writable_file(path)?
     };
+    if context.write_hint != WriteLifeTimeHint::NotSet {
+        file.set_write_life_time_hint(context.write_hint);
+    }
+    let file = options.with_handoff(file_type, file);
     let file = match &options.statistics {
         Some(statistics) => {
             let (statistics, clock) = (statistics.clone(), context.env.clock.clone());

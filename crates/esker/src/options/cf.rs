@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 option_enum! {
     /// The layout of files in levels.
-    #[derive(Default)]
+    #[derive(Default, PartialOrd, Ord)]
     pub enum CompactionStyle {
         /// Sorted runs of growing size, one for each level.
         #[default]

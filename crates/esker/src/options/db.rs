@@ -2,6 +2,7 @@
 //!
 //! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `options/db_options.cc`.
 
+use super::CompactionStyle;
 use super::file_checksum::FileChecksumGenFactoryRef;
 use super::hints::{CacheTier, Temperature};
 use super::table::option_struct;
@@ -10,8 +11,10 @@ use super::wal_filter::WalFilterRef;
 use crate::observe::EventListener;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::stats::Statistics;
-use esker_env::{Env, RateLimiter, SstFileManager};
+use esker_env::{ChecksumHandoff, Env, RateLimiter, SstFileManager, WritableFile, WriteLifeTimeHint};
 use esker_format::compression::CompressionType;
+use esker_format::file_name::FileType;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -58,6 +61,42 @@ option_enum! {
 pub const HOSTNAME_FOR_DB_HOST_ID: &str = "__hostname__";
 
 impl DbOptions {
+    /// The file, whose appends carry checksums if `checksum_handoff_file_types` says so.
+    pub(crate) fn with_handoff(
+        &self,
+        file_type: FileType,
+        file: Box<dyn WritableFile>,
+    ) -> Box<dyn WritableFile> {
+        match self.checksum_handoff_file_types.contains(&file_type) {
+            true => Box::new(ChecksumHandoff::new(file)),
+            false => file,
+        }
+    }
+
+    /// The lifetime of a table in `level`: RocksDB's `CalculateSSTWriteHint`.
+    pub(crate) fn sst_write_hint(
+        &self,
+        style: CompactionStyle,
+        level: usize,
+        base_level: usize,
+    ) -> WriteLifeTimeHint {
+        if !self.calculate_sst_write_lifetime_hint_set.contains(&style) {
+            return WriteLifeTimeHint::NotSet;
+        }
+        match (style, level) {
+            (CompactionStyle::Universal, 0) => WriteLifeTimeHint::Short,
+            (CompactionStyle::Universal, 1) => WriteLifeTimeHint::Medium,
+            (CompactionStyle::Universal, _) => WriteLifeTimeHint::Long,
+            (CompactionStyle::Level, 0) => WriteLifeTimeHint::Medium,
+            (CompactionStyle::Level, _) => match level.saturating_sub(base_level) {
+                0 => WriteLifeTimeHint::Medium,
+                1 => WriteLifeTimeHint::Long,
+                _ => WriteLifeTimeHint::Extreme,
+            },
+            (CompactionStyle::Fifo | CompactionStyle::None, _) => WriteLifeTimeHint::NotSet,
+        }
+    }
+
     /// Disk bytes to reserve for a new MANIFEST.
     pub(crate) fn manifest_preallocation(&self) -> u64 {
         let bytes = self.manifest_preallocation_size.min(self.max_manifest_file_size);
@@ -345,6 +384,16 @@ option_struct! {
         /// Runs compactions elsewhere. Compactions of which it makes nothing run here. Default
         /// `None`. Fixed.
         compaction_service: Option<Arc<dyn super::CompactionService>> = None, object;
+        /// Types of files whose appends carry a CRC32C to the file system, which may check them
+        /// ([`WritableFile::append_with_checksum`](esker_env::WritableFile)): `Wal`, `Table`,
+        /// `Descriptor` and `Blob`. Esker's own file systems do not check them. Costs a pass over
+        /// the bytes. Default: none. Fixed.
+        checksum_handoff_file_types: BTreeSet<FileType> = BTreeSet::new(), object;
+        /// The compaction styles whose table and blob files get a hint about their lifetime, by
+        /// level (`F_SET_RW_HINT`): `Level` and `Universal`. Costs a system call a file. Default:
+        /// `Level`. Fixed.
+        calculate_sst_write_lifetime_hint_set: BTreeSet<CompactionStyle> =
+            BTreeSet::from([CompactionStyle::Level]), object;
         /// Destination of LOG lines; `None`: the file LOG. Default `None`. Fixed.
         info_log: Option<Arc<dyn InfoLog>> = None, object;
         /// Files, clock and threads. Default: the machine's. Fixed.

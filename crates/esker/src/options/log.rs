@@ -20,6 +20,7 @@ use esker_base::stats::Statistics;
 use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;
 use esker_env::{Env, RateLimiter, SstFileManager};
 use esker_table::cache_options::CacheUsageOptions;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Name and value.
@@ -51,6 +52,13 @@ impl ObjectLog for Option<Arc<SstFileManager>> {
     fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
         let rate = self.as_ref().map_or(0, |manager| manager.delete_rate_bytes_per_second());
         push(lines, format!("{name}.rate_bytes_per_sec"), rate.to_string());
+    }
+}
+
+/// The values of a set; RocksDB prints none.
+impl<T: std::fmt::Debug> ObjectLog for BTreeSet<T> {
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        push(lines, name, format!("{self:?}"));
     }
 }
 

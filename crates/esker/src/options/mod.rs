@@ -91,6 +91,7 @@ pub use esker_env::{
     SstFileManager, SstFileManagerOptions,
 };
 pub use esker_format::compression::CompressionType;
+pub use esker_format::file_name::FileType;
 pub use esker_format::properties::IndexType;
 pub use esker_format::trailer::ChecksumType;
 pub use esker_table::cache_options::{

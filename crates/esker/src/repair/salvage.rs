@@ -19,8 +19,8 @@ use crate::files::{LOST, NewTable, OutputContext, TableOutput};
 use crate::merge::compaction_iter::BlobTally;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
-use esker_env::RandomAccessFile;
 use esker_env::rate_limiter::IoPriority;
+use esker_env::{RandomAccessFile, WriteLifeTimeHint};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::file_name::{self, FilePaths};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -327,6 +327,7 @@ impl Repair {
             tables,
             job_id: 0,
             times: None,
+            write_hint: WriteLifeTimeHint::NotSet,
         }
     }
 

@@ -223,6 +223,7 @@ impl Repair {
             tables: &replayed.tables,
             job_id: 0,
             times: None,
+            write_hint: self.options.sst_write_hint(options.compaction_style, 0, 0),
         };
         let job = TableBuildJob {
             number: self.numbers.new_file_number(),

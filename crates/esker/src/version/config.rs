@@ -8,7 +8,7 @@ use esker_base::stats::Statistics;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, Result};
 use esker_env::{Clock, FileSystem, SystemClock};
-use esker_format::file_name::FilePaths;
+use esker_format::file_name::{FilePaths, FileType};
 use esker_format::key::InternalKeyComparator;
 use esker_table::BlockCache;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,8 @@ pub struct VersionSetOptions {
     pub write_dbid_to_manifest: bool,
     /// `fsync` instead of `fdatasync`.
     pub use_fsync: bool,
+    /// Whether appends to the MANIFEST carry checksums to the file system.
+    pub checksum_handoff: bool,
     /// Counts the times of syncs of the MANIFEST.
     pub statistics: Option<Arc<Statistics>>,
     /// The clock for these times; by default the machine's.
@@ -61,6 +63,7 @@ impl VersionSetOptions {
             manifest_preallocation_size: 4 << 20,
             write_dbid_to_manifest: true,
             use_fsync: false,
+            checksum_handoff: false,
             statistics: None,
             clock: Arc::new(SystemClock),
             paranoid_checks: true,
@@ -74,6 +77,7 @@ impl VersionSetOptions {
     pub(crate) fn with_syncs(self, options: &DbOptions) -> VersionSetOptions {
         VersionSetOptions {
             use_fsync: options.use_fsync,
+            checksum_handoff: options.checksum_handoff_file_types.contains(&FileType::Descriptor),
             statistics: options.statistics.clone(),
             clock: options.env.clock.clone(),
             ..self

@@ -13,7 +13,7 @@ use crate::wal::TailSource;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result};
-use esker_env::{Clock, FileSystem, SequentialFile, StopWatch, WritableFile, replace_file};
+use esker_env::{ChecksumHandoff, Clock, FileSystem, SequentialFile, StopWatch, WritableFile, replace_file};
 use esker_format::file_name;
 use esker_format::log::{LogMark, LogReader, LogWriter, next_strict};
 use esker_format::version_edit::VersionEdit;
@@ -40,7 +40,10 @@ impl ManifestWriter {
     /// `IoError`, also if the file exists: it may be the MANIFEST of another process's database.
     pub(super) fn create(options: &VersionSetOptions, number: FileNumber) -> Result<ManifestWriter> {
         let path = file_name::descriptor_file_name(&options.dir, number);
-        let file = options.fs.create_writable_file(&path)?;
+        let mut file = options.fs.create_writable_file(&path)?;
+        if options.checksum_handoff {
+            file = Box::new(ChecksumHandoff::new(file));
+        }
         Ok(ManifestWriter {
             path,
             file,

@@ -25,7 +25,7 @@
 use super::{OldWals, Predecessor};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
-use esker_env::{Directory, FileSystem, WritableFile};
+use esker_env::{ChecksumHandoff, Directory, FileSystem, WritableFile, WriteLifeTimeHint};
 use esker_format::file_name;
 use esker_format::log::{BLOCK_BYTES, LogWriter, RecordCompressor};
 use std::collections::VecDeque;
@@ -57,6 +57,8 @@ pub(crate) struct WalOptions {
     /// Whether files record the timestamp sizes of families. RocksDB from 8.4 on misreads keys
     /// without them. An older RocksDB takes such a record for the end of the file.
     pub(crate) timestamp_sizes: bool,
+    /// Whether appends carry checksums to the file system.
+    pub(crate) checksum_handoff: bool,
 }
 
 struct WalFile {
@@ -341,10 +343,14 @@ impl Wals {
         let path = file_name::wal_file_name(&self.dir, number);
         let has_old_tail = !self.recyclable.is_empty();
         // Leaves the list in any case: after an error the file may have either name.
-        let file = match self.recyclable.pop_front() {
+        let mut file = match self.recyclable.pop_front() {
             Some(old) => self.fs.reuse_writable_file(&path, &file_name::wal_file_name(&self.dir, old))?,
             None => self.fs.create_writable_file(&path)?,
         };
+        file.set_write_life_time_hint(WriteLifeTimeHint::Short);
+        if self.options.checksum_handoff {
+            file = Box::new(ChecksumHandoff::new(file));
+        }
         Ok(WalFile {
             number,
             writer: LogWriter::new(number.0, self.options.recycle_log_file_num > 0),

@@ -38,6 +38,7 @@ mod export;
 mod failed_changes;
 mod failed_reads;
 mod family_names;
+mod file_hints;
 mod filter_counts;
 mod filters;
 mod follower;

@@ -1,6 +1,7 @@
 //! Linux's own calls.
 
 use super::Hint;
+use crate::fs::WriteLifeTimeHint;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
@@ -9,6 +10,9 @@ use std::num::NonZeroU64;
 
 pub(in crate::posix) const SET_LOCK: libc::c_int = libc::F_OFD_SETLK;
 pub(in crate::posix) const GET_LOCK: libc::c_int = libc::F_OFD_GETLK;
+
+/// `F_SET_RW_HINT` of `linux/fcntl.h`.
+const SET_RW_HINT: libc::c_int = 1024 + 12;
 
 /// Reserves space without changing the file's size.
 pub(in crate::posix) fn reserve_space(fd: impl AsFd, offset: u64, bytes: u64) -> Result<(), Errno> {
@@ -26,6 +30,13 @@ pub(in crate::posix) fn advise(fd: impl AsFd, offset: u64, bytes: u64, hint: Hin
     match rustix::fs::fadvise(fd, offset, NonZeroU64::new(bytes), advice) {
         Ok(()) | Err(_) => {}
     }
+}
+
+/// Gives a hint about the lifetime of the file's data. The kernel may not know it.
+pub(in crate::posix) fn hint_life_time(fd: impl AsFd, hint: WriteLifeTimeHint) {
+    let hint = u64::from(hint as u8);
+    // SAFETY: the descriptor is open, and the command reads eight bytes from a live local value.
+    unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), SET_RW_HINT, &raw const hint) };
 }
 
 /// Makes the file's bytes durable, and as much of its metadata as a reader of them needs.

@@ -1,6 +1,7 @@
 //! Forms for Unix systems without Linux's calls.
 
 use super::Hint;
+use crate::fs::WriteLifeTimeHint;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::io;
@@ -21,6 +22,9 @@ pub(in crate::posix) fn reserve_space(_fd: impl AsFd, _offset: u64, _bytes: u64)
 
 /// Does nothing.
 pub(in crate::posix) fn advise(_fd: impl AsFd, _offset: u64, _bytes: u64, _hint: Hint) {}
+
+/// Does nothing.
+pub(in crate::posix) fn hint_life_time(_fd: impl AsFd, _hint: WriteLifeTimeHint) {}
 
 /// Makes the file durable, as [`sync_all`] does.
 pub(in crate::posix) fn sync_data(fd: impl AsFd) -> Result<(), Errno> {

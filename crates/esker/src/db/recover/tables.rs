@@ -113,6 +113,7 @@ impl Recovery<'_> {
             tables: &self.tables[&family.id],
             job_id: 0,
             times: None,
+            write_hint: self.options.sst_write_hint(family.descriptor.options.compaction_style, 0, 0),
         };
         let job = TableBuildJob {
             number: sealed.number,
