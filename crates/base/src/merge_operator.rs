@@ -34,6 +34,47 @@ pub trait MergeOperator: Send + Sync {
     fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {
         None
     }
+    /// Whether a get may stop at the operands that it has met, `operands`, newest first. The get
+    /// then merges them onto no value, and reads no older entry of the key.
+    ///
+    /// The engine calls it in gets, after each operand, if
+    /// [`has_should_merge`](Self::has_should_merge) is true. Iterators, compactions and
+    /// `get_merge_operands` do not ask. A get of `n` operands passes at most `n * (n + 1) / 2`
+    /// slices. The function should be quick: memory of the family is not freed while it runs.
+    ///
+    /// Default: false.
+    ///
+    /// ```
+    /// use esker_base::merge_operator::MergeOperator;
+    ///
+    /// /// Each operand replaces everything below it.
+    /// struct Newest;
+    ///
+    /// impl MergeOperator for Newest {
+    ///     fn name(&self) -> &str {
+    ///         "example.Newest"
+    ///     }
+    ///     fn full_merge(&self, _: &[u8], _: Option<&[u8]>, all: &[&[u8]]) -> Option<Vec<u8>> {
+    ///         all.last().map(|newest| newest.to_vec())
+    ///     }
+    ///     fn has_should_merge(&self) -> bool {
+    ///         true
+    ///     }
+    ///     fn should_merge(&self, _operands: &[&[u8]]) -> bool {
+    ///         true
+    ///     }
+    /// }
+    ///
+    /// assert!(Newest.should_merge(&[b"newest"]));
+    /// ```
+    fn should_merge(&self, _operands: &[&[u8]]) -> bool {
+        false
+    }
+    /// Whether the operator implements [`should_merge`](Self::should_merge). Gets do not ask other
+    /// operators. Default: false.
+    fn has_should_merge(&self) -> bool {
+        false
+    }
     /// RocksDB's `AllowSingleOperand`. The engine does not call it.
     fn allow_single_operand(&self) -> bool {
         false

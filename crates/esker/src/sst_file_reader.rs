@@ -155,7 +155,8 @@ impl SstFileReader {
         let (mut saver, mut needs_base) = (Saver::new(), false);
         let table_options = table_read_options(options);
         self.table.get(&table_options, &LookupKey::new(key, sequence_of(options)), &mut |entry, value| {
-            needs_base = saver.save(entry.value_type, entry.sequence, || value.pin());
+            needs_base = saver.save(entry.value_type, entry.sequence, || value.pin())
+                && saver.needs_older(self.options.cf.merge_operator.as_ref());
             needs_base
         })?;
         if needs_base {

@@ -64,10 +64,11 @@ impl<'l> ExplainedLookup<'l> {
                 tombstone = mem.max_covering_tombstone_seq(self.key.user_key(), self.key.sequence());
                 self.saver.cover(tombstone);
             }
+            let operator = self.super_version.options.merge_operator.as_ref();
             let (saver, mut entries) = (&mut self.saver, Vec::new());
             let searched = mem.get(self.key, |value_type, sequence, value| {
                 entries.push(SeenEntry { value_type, sequence, bytes: value.len() as u64 });
-                saver.save(value_type, sequence, || value.pin())
+                saver.save(value_type, sequence, || value.pin()) && saver.needs_older(operator)
             });
             if let Err(e) = &searched {
                 self.saver.fail(e.clone());
@@ -117,11 +118,11 @@ impl<'l> ExplainedLookup<'l> {
                 tombstone = tombstones.max_covering_seq(self.key.user_key(), icmp, self.key.sequence());
                 self.saver.cover(tombstone);
             }
-            let saver = &mut self.saver;
+            let (saver, operator) = (&mut self.saver, self.super_version.options.merge_operator.as_ref());
             reader.explain(self.context.options, self.key, clock, &mut touched, &mut |entry, value| {
                 let bytes = value.bytes().len() as u64;
                 entries.push(SeenEntry { value_type: entry.value_type, sequence: entry.sequence, bytes });
-                saver.save(entry.value_type, entry.sequence, || value.pin())
+                saver.save(entry.value_type, entry.sequence, || value.pin()) && saver.needs_older(operator)
             })
         });
         let source = ReadSource::File { level, number: file.number, bytes: file.data().file_size };

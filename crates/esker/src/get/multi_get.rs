@@ -115,7 +115,10 @@ fn save(
             settle(i as usize, Answer::Lent(LentValue::Memtable(value)));
             false
         }
-        ReadState::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
+        ReadState::Version(value_type, sequence, value) => {
+            saver.save(value_type, sequence, || value.pin())
+                && saver.needs_older(super_version.options.merge_operator.as_ref())
+        }
     }
 }
 
@@ -338,6 +341,7 @@ impl BatchVisitor for Visitor<'_> {
             return false;
         }
         saver.save(entry.value_type, entry.sequence, || value.pin())
+            && saver.needs_older(self.super_version.options.merge_operator.as_ref())
     }
 
     fn failed(&mut self, i: usize, error: Error) {

@@ -165,6 +165,20 @@ impl Saver {
         false
     }
 
+    /// Whether the search needs entries below the operand that [`save`](Self::save) has just taken.
+    /// An operator may say that the operands suffice: they are merged onto no value then.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn needs_older(&mut self, operator: Option<&MergeOperatorRef>) -> bool {
+        let Some(operator) = operator.filter(|operator| operator.has_should_merge()) else { return true };
+        let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().map(|o| o.as_slice()).collect();
+        if operator.should_merge(&operands) {
+            self.state = State::Deleted;
+            return false;
+        }
+        true
+    }
+
     /// Whether this entry is the answer: a plain value with nothing newer over it. The caller then
     /// takes the value, and does not call `save`.
     #[inline]

@@ -145,6 +145,39 @@ pub(crate) trait Sees: Copy {
     fn sample(&self) -> Option<&ReadSample> {
         None
     }
+
+    /// Whether the merge operator may end the search at an operand (`MergeOperator::should_merge`).
+    #[inline(always)]
+    fn asks_operator(&self) -> bool {
+        true
+    }
+}
+
+/// The entries that `S` sees, down to the value below all operands.
+#[derive(Clone, Copy, Debug)]
+struct WholeHistory<S>(S);
+
+impl<S: Sees> Sees for WholeHistory<S> {
+    #[inline]
+    fn sees(&self, sequence: SequenceNumber) -> bool {
+        self.0.sees(sequence)
+    }
+
+    fn tombstones_up_to(&self) -> Option<SequenceNumber> {
+        self.0.tombstones_up_to()
+    }
+
+    fn rows(&self) -> Option<&RowCache> {
+        self.0.rows()
+    }
+
+    fn sample(&self) -> Option<&ReadSample> {
+        self.0.sample()
+    }
+
+    fn asks_operator(&self) -> bool {
+        false
+    }
 }
 
 /// Every entry: the check compiles to nothing.
@@ -319,8 +352,10 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         if !self.context.ignore_range_deletions {
             saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
         }
-        let searched =
-            own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+        let operator = self.super_version.options.merge_operator.as_ref();
+        let searched = own.get(own_key, |value_type, sequence, value| {
+            saver.save(value_type, sequence, || value.pin()) && saver.needs_older(operator)
+        });
         if let Err(e) = searched {
             saver.fail(e);
         }
@@ -417,7 +452,12 @@ impl<'a, S: Sees> PointSearch<'a, S> {
     /// value. The context has no guard.
     /// # Errors
     /// The errors of [`PointSearch::find`], except errors of merging.
-    pub(crate) fn operands(mut self) -> Result<Vec<PinnedBytes>> {
+    pub(crate) fn operands(self) -> Result<Vec<PinnedBytes>> {
+        let PointSearch { super_version, context, key, saver, seen } = self;
+        PointSearch { super_version, context, key, saver, seen: WholeHistory(seen) }.collect_operands()
+    }
+
+    fn collect_operands(mut self) -> Result<Vec<PinnedBytes>> {
         let context = self.context;
         debug_assert!(context.guard.is_none());
         let mut newest = None;
@@ -482,7 +522,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
                 saver.cover(mem.max_covering_tombstone_seq(key.user_key(), bound));
             }
             let searched = if context.ignore_range_deletions || bound.is_some() {
-                search_without_tombstones(mem, key, saver, *visible, settle)
+                search_without_tombstones((mem, super_version), key, saver, *visible, settle)
             } else {
                 mem.get_covered(key, |seen| match seen {
                     ReadState::Covered(by) => {
@@ -495,7 +535,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
                     }
                     ReadState::Version(value_type, sequence, value) => {
                         saver.resolve_cover(sequence, super_version, key);
-                        take(saver, *visible, (value_type, sequence, value), settle)
+                        take((saver, super_version), *visible, (value_type, sequence, value), settle)
                     }
                 })
             };
@@ -594,6 +634,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
                 return false;
             }
             saver.save(entry.value_type, entry.sequence, || value.pin())
+                && needs_older(saver, *seen, super_version)
         };
         let stopped = match (context.guard, missing) {
             (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
@@ -629,7 +670,7 @@ impl<S: Sees> PointSearch<'_, S> {
                 && let Some((value_type, sequence, value)) = row.next_entry()
             {
                 saver.resolve_cover(sequence, super_version, key);
-                saver.save(value_type, sequence, || value);
+                _ = saver.save(value_type, sequence, || value) && needs_older(saver, *seen, super_version);
             }
             return end_of_file(context, saver, level);
         }
@@ -652,6 +693,7 @@ impl<S: Sees> PointSearch<'_, S> {
             row.add(entry.value_type, entry.sequence, value.bytes());
             saver.resolve_cover(entry.sequence, super_version, key);
             saver.save(entry.value_type, entry.sequence, || value.pin())
+                && needs_older(saver, *seen, super_version)
         });
         if let Err(e) = searched {
             saver.fail(e);
@@ -679,10 +721,16 @@ enum Step {
     Wait(SuspendedAt),
 }
 
+/// Whether the search needs entries below the operand that `saver` has just taken.
+#[inline]
+fn needs_older(saver: &mut Saver, seen: impl Sees, super_version: &SuperVersion) -> bool {
+    !seen.asks_operator() || saver.needs_older(super_version.options.merge_operator.as_ref())
+}
+
 /// Takes a version from a memtable. Returns whether older versions are needed.
 #[inline(always)]
 fn take(
-    saver: &mut Saver,
+    (saver, super_version): (&mut Saver, &SuperVersion),
     seen: impl Sees,
     (value_type, sequence, value): (ValueType, SequenceNumber, MemValue<'_>),
     settle: &mut impl FnMut(Answer<'_>),
@@ -694,18 +742,20 @@ fn take(
         settle(Answer::Lent(LentValue::Memtable(value)));
         return false;
     }
-    saver.save(value_type, sequence, || value.pin())
+    saver.save(value_type, sequence, || value.pin()) && needs_older(saver, seen, super_version)
 }
 
 #[cold]
 fn search_without_tombstones(
-    mem: &Arc<MemTable>,
+    (mem, super_version): (&Arc<MemTable>, &SuperVersion),
     key: &LookupKey,
     saver: &mut Saver,
     seen: impl Sees,
     settle: &mut impl FnMut(Answer<'_>),
 ) -> Result<()> {
-    mem.get(key, |value_type, sequence, value| take(saver, seen, (value_type, sequence, value), settle))
+    mem.get(key, |value_type, sequence, value| {
+        take((saver, super_version), seen, (value_type, sequence, value), settle)
+    })
 }
 
 #[inline]

@@ -66,6 +66,12 @@ impl MergeOperator for TimedMergeOperator {
             self.times.time(|| self.inner.partial_merge(key, left, right))
         })
     }
+    fn should_merge(&self, operands: &[&[u8]]) -> bool {
+        self.inner.should_merge(operands)
+    }
+    fn has_should_merge(&self) -> bool {
+        self.inner.has_should_merge()
+    }
     fn allow_single_operand(&self) -> bool {
         self.inner.allow_single_operand()
     }

@@ -117,6 +117,13 @@ impl MergeOperands {
         (0..self.len()).map(|i| self.operand(i))
     }
 
+    /// Whether the operator merges these operands, newest first, without any older entry.
+    pub(crate) fn suffice(&self, operator: Option<&MergeOperatorRef>) -> bool {
+        let Some(operator) = operator.filter(|operator| operator.has_should_merge()) else { return false };
+        let operands: SmallVec<[&[u8]; 16]> = self.iter().collect();
+        operator.should_merge(&operands)
+    }
+
     /// [`full_merge`] of operands that were pushed newest first.
     /// # Errors
     /// `InvalidArgument` without an operator · `Corruption` with sub-code `MergeOperatorFailed`:

@@ -116,6 +116,14 @@ impl TombstoneReader<'_> {
     }
 }
 
+/// The read that wants the value of a key. A get may stop at an operand
+/// (`MergeOperator::should_merge`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Resolve {
+    Get,
+    Scan,
+}
+
 /// The shown value.
 pub(super) enum Shown {
     Nothing,
@@ -292,7 +300,7 @@ impl TimestampedIter {
     /// As [`TimestampedIter::status`].
     pub(crate) fn get(&mut self, user_key: &[u8]) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
         self.stand_on_newest_of(user_key);
-        Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
+        Ok(self.resolve(Resolve::Get)?.then(|| (self.pinned_value(), self.timestamp.clone())))
     }
 
     /// Whether the operands of the last key met neither a value nor a deletion: they apply to a
@@ -307,7 +315,7 @@ impl TimestampedIter {
     /// As [`TimestampedIter::status`].
     pub(crate) fn find(&mut self, user_key: &[u8]) -> Result<bool> {
         self.stand_on_newest_of(user_key);
-        self.resolve()
+        self.resolve(Resolve::Get)
     }
 
     /// Begins a move to another position.
@@ -479,7 +487,7 @@ impl TimestampedIter {
             {
                 return Ok(());
             }
-            if self.resolve()? {
+            if self.resolve(Resolve::Scan)? {
                 self.valid = true;
                 return Ok(());
             }
@@ -505,7 +513,7 @@ impl TimestampedIter {
             }
             let key = std::mem::take(&mut self.key);
             self.stand_on_newest_of(&key);
-            if self.resolve()? {
+            if self.resolve(Resolve::Scan)? {
                 self.valid = true;
                 return Ok(());
             }
@@ -518,7 +526,7 @@ impl TimestampedIter {
 
     /// Reads the versions of `key` from the inner cursor on. Returns whether a value is visible,
     /// and shows it.
-    fn resolve(&mut self) -> Result<bool> {
+    fn resolve(&mut self, of: Resolve) -> Result<bool> {
         self.lacks_base = false;
         self.operands.clear();
         self.timestamp.clear();
@@ -541,6 +549,9 @@ impl TimestampedIter {
             }
             if entry.value_type == ValueType::Merge {
                 self.operands.push(self.iter.value());
+                if of == Resolve::Get && self.operands.suffice(self.options.merge_operator.as_ref()) {
+                    return self.show_merged(Shown::Nothing);
+                }
                 self.iter.next();
                 continue;
             }

@@ -99,6 +99,7 @@ mod settled;
 #[path = "../../src/tests.rs"]
 mod shared;
 mod shared_memory;
+mod should_merge;
 mod small_disks;
 mod sst_file_manager;
 mod sst_partitioner;

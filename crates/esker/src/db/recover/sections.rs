@@ -439,6 +439,10 @@ impl Sees for Without<'_> {
         }
         !is_unresolved
     }
+
+    fn asks_operator(&self) -> bool {
+        false
+    }
 }
 
 /// Turns an entity that has only a default column into a plain value.

@@ -318,6 +318,7 @@ impl BatchVisitor for OpenOnly<'_> {
             return false;
         }
         saver.save(entry.value_type, entry.sequence, || value.pin())
+            && saver.needs_older(self.super_version.options.merge_operator.as_ref())
     }
 
     fn failed(&mut self, i: usize, error: Error) {

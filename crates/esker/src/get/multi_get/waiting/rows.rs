@@ -79,7 +79,8 @@ impl Waiting<'_> {
             && let Some((value_type, sequence, value)) = row.next_entry()
         {
             saver.resolve_cover(sequence, self.super_version, key);
-            saver.save(value_type, sequence, || value);
+            let operator = self.super_version.options.merge_operator.as_ref();
+            _ = saver.save(value_type, sequence, || value) && saver.needs_older(operator);
         }
     }
 
