@@ -12,13 +12,15 @@
 //!     guard.
 
 use crate::cf::SuperVersion;
-use crate::merge::operands::{full_merge, note_merged};
+use crate::merge::operands::{
+    MergedValue, StoredBase, full_merge, merge_columns, merges_columns, note_merged,
+};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_add};
 use esker_format::key::LookupKey;
 use esker_format::wide_column::stored::may_have_blobs;
-use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, EncodedColumns};
+use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME};
 use esker_table::blob::BlobReads;
 use smallvec::SmallVec;
 
@@ -245,21 +247,43 @@ impl Saver {
 
     /// REQUIRES: there is a value, or an operand.
     #[cold]
-    fn finish_entity(mut self, with: &AnswerFinish<'_>) -> Result<PinnedBytes> {
+    fn finish_entity(self, with: &AnswerFinish<'_>) -> Result<PinnedBytes> {
+        if !self.operands.is_empty() {
+            return self.merge(with)?.into_entity().map(PinnedBytes::from_vec);
+        }
         let State::Entity(stored) = &self.state else {
-            let value = self.finish_slowly(with)?.unwrap_or_default();
+            let value = self.base(with)?.unwrap_or_default();
             let mut entity = Vec::new();
             wide_column::serialize(&[(DEFAULT_COLUMN_NAME, &value)], &mut entity)?;
             return Ok(PinnedBytes::from_vec(entity));
         };
         let whole = with.blobs.whole_entity(with.user_key, stored)?.map(PinnedBytes::from_vec);
-        let whole = whole.unwrap_or_else(|| stored.clone());
-        if self.operands.is_empty() {
-            return Ok(whole);
+        Ok(whole.unwrap_or_else(|| stored.clone()))
+    }
+
+    /// Merges the operands onto the value or the whole entity below them.
+    fn merge(&self, with: &AnswerFinish<'_>) -> Result<MergedValue> {
+        self.count_operands(with);
+        let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
+        let merge = |base| merge_columns(with.merge_operator, with.user_key, base, &operands);
+        if let State::Entity(stored) = &self.state {
+            return match with.blobs.whole_entity(with.user_key, stored)? {
+                Some(whole) => merge(StoredBase::Entity(&whole)),
+                None => merge(StoredBase::Entity(stored)),
+            };
         }
-        self.state = State::Entity(whole.clone());
-        let merged = self.finish_slowly(with)?.unwrap_or_default();
-        EncodedColumns::parse(&whole)?.with_default_value(&merged).map(PinnedBytes::from_vec)
+        match self.base(with)? {
+            Some(value) => merge(StoredBase::Plain(&value)),
+            None => merge(StoredBase::Nothing),
+        }
+    }
+
+    fn count_operands(&self, with: &AnswerFinish<'_>) {
+        if let Some(statistics) = with.statistics {
+            statistics.record_in_histogram(Histogram::ReadNumMergeOperands, self.operands.len() as u64);
+        }
+        perf_add!(internal_merge_point_lookup_count, self.operands.len() as u64);
+        note_merged(self.operands.len());
     }
 
     /// The base value, if there is one, and the operands over it, oldest first.
@@ -291,15 +315,15 @@ impl Saver {
 
     #[cold]
     fn finish_slowly(self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
-        let base = self.base(with)?;
         if self.operands.is_empty() {
-            return Ok(base);
+            return self.base(with);
         }
-        if let Some(statistics) = with.statistics {
-            statistics.record_in_histogram(Histogram::ReadNumMergeOperands, self.operands.len() as u64);
+        if merges_columns(with.merge_operator) {
+            return Ok(Some(PinnedBytes::from_vec(self.merge(with)?.into_value()?)));
         }
-        perf_add!(internal_merge_point_lookup_count, self.operands.len() as u64);
-        note_merged(self.operands.len());
+        // Of an entity, only the default column is read.
+        let base = self.base(with)?;
+        self.count_operands(with);
         let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
         let merged = full_merge(with.merge_operator, with.user_key, base.as_deref(), &operands)?;
         Ok(Some(PinnedBytes::from_vec(merged)))

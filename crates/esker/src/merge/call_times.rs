@@ -5,7 +5,7 @@
 //! the perf context.
 
 use crate::compaction_filter::{CompactionFilter, EntityColumns, FilterDecision};
-use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
+use esker_base::merge_operator::{MergeBase, MergeOperator, MergeOperatorRef, MergeOutcome};
 use esker_base::perf_time;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -65,6 +65,19 @@ impl MergeOperator for TimedMergeOperator {
         perf_time!(merge_operator_time_nanos, self.times.clock, {
             self.times.time(|| self.inner.partial_merge(key, left, right))
         })
+    }
+    fn full_merge_v3<'a>(
+        &self,
+        key: &[u8],
+        base: MergeBase<'a>,
+        operands: &[&'a [u8]],
+    ) -> Option<MergeOutcome<'a>> {
+        perf_time!(merge_operator_time_nanos, self.times.clock, {
+            self.times.time(|| self.inner.full_merge_v3(key, base, operands))
+        })
+    }
+    fn has_full_merge_v3(&self) -> bool {
+        self.inner.has_full_merge_v3()
     }
     fn should_merge(&self, operands: &[&[u8]]) -> bool {
         self.inner.should_merge(operands)

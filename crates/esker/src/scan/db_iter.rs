@@ -307,7 +307,7 @@ impl<I: ScanIterator> DbIter<I> {
     /// # Errors
     /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or
     /// `max_skippable_internal_keys` reached · errors of blob files and of
-    /// [`crate::merge::operands::full_merge`].
+    /// [`crate::merge::operands::merge_columns`].
     pub(crate) fn status(&self) -> Result<()> {
         self.status.clone()
     }

@@ -20,7 +20,7 @@
 
 use super::db_iter::{DbIterOptions, KeepAlive};
 use crate::merge::MergeOperands;
-use crate::merge::operands::note_merged;
+use crate::merge::operands::{MergedValue, StoredBase, note_merged};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -578,16 +578,15 @@ impl TimestampedIter {
         }
         let operator = self.options.merge_operator.as_ref();
         note_merged(self.operands.len());
-        let merge = |existing: Option<&[u8]>| self.operands.merge_newest_first(operator, &self.key, existing);
-        self.shown = match base {
-            Shown::Nothing => Shown::Value(PinnedBytes::from_vec(merge(None)?)),
-            Shown::Value(value) => Shown::Value(PinnedBytes::from_vec(merge(Some(&value))?)),
+        let stored = match &base {
+            Shown::Nothing => StoredBase::Nothing,
+            Shown::Value(value) => StoredBase::Plain(value),
             Shown::Unprepared(_) => unreachable!("a base for operands has been read"),
-            Shown::Entity(entity) => {
-                let columns = EncodedColumns::parse(&entity)?;
-                let merged = merge(Some(columns.default_value()))?;
-                Shown::Entity(columns.with_default_value(&merged)?)
-            }
+            Shown::Entity(entity) => StoredBase::Entity(entity),
+        };
+        self.shown = match self.operands.merge_columns_newest_first(operator, &self.key, stored)? {
+            MergedValue::Plain(value) => Shown::Value(PinnedBytes::from_vec(value)),
+            MergedValue::Entity(entity) => Shown::Entity(entity),
         };
         Ok(true)
     }

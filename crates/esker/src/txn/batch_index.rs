@@ -19,6 +19,7 @@ use crate::cf::{OwnRuns, OwnWrites};
 use crate::db::batch_arg::sealed;
 use crate::db::{BatchArg, ColumnFamilyHandle, Db, WideColumns};
 use crate::merge::MergeOperands;
+use crate::merge::operands::{MergedValue, StoredBase, merges_columns};
 use crate::options::ReadOptions;
 use crate::snapshot::OwnNumbers;
 use crate::write::entry_of;
@@ -616,10 +617,39 @@ pub(super) fn get_alone(
 ) -> Result<Option<Vec<u8>>> {
     let OwnState { base, operands } = OwnState::of(own, key)?;
     match base {
+        Some(_) if !operands.is_empty() && merges_columns(operator) => {
+            get_value_alone(own, operator, key)?.map(MergedValue::into_value).transpose()
+        }
         Some(base) if operands.is_empty() => Ok(base),
         Some(base) => operands.merge_newest_first(operator, key, base.as_deref()).map(Some),
         None if operands.is_empty() => Ok(None),
         None => Err(base_elsewhere(key)),
+    }
+}
+
+/// The value or the entity that the own writes alone give `key`.
+pub(super) fn get_value_alone(
+    own: &OwnWrites,
+    operator: Option<&MergeOperatorRef>,
+    key: &[u8],
+) -> Result<Option<MergedValue>> {
+    let OwnState { base, operands } = OwnState::shown_by(own, key, shown_value)?;
+    if operands.is_empty() {
+        return Ok(base.flatten());
+    }
+    let Some(base) = base else { return Err(base_elsewhere(key)) };
+    let base = base.as_ref().map_or(StoredBase::Nothing, MergedValue::as_base);
+    operands.merge_columns_newest_first(operator, key, base).map(Some)
+}
+
+/// The value or the entity of the newest op, which is no merge.
+pub(super) fn shown_value(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<MergedValue>> {
+    match value_type {
+        ValueType::WideColumnEntity => {
+            ParsedColumns::parse(value)?;
+            Ok(Some(MergedValue::Entity(value.to_vec())))
+        }
+        other => Ok(shown(other, value, key)?.map(MergedValue::Plain)),
     }
 }
 

@@ -1,12 +1,13 @@
 //! More methods of a batch with an index: reads in a family's order, pinned reads, an iterator over
 //! a database's, and timestamps.
 
-use super::batch_index::{OwnState, WriteBatchWithIndex, base_elsewhere, get_alone, shown};
+use super::batch_index::{WriteBatchWithIndex, get_alone, get_value_alone};
 use super::iterator::TransactionIterator;
 use crate::db::{ColumnFamilyHandle, Db, WideColumns};
+use crate::merge::operands::MergedValue;
 use crate::options::ReadOptions;
 use crate::scan::DbIterator;
-use esker_base::{ColumnFamilyId, PinnedBytes, Result, ValueType};
+use esker_base::{ColumnFamilyId, PinnedBytes, Result};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_format::write_batch::WriteBatch;
 
@@ -53,8 +54,8 @@ impl WriteBatchWithIndex {
     }
 
     /// The columns that the batch alone gives `key` of `family`, in the family's order and with its
-    /// merge operator, which merges into the default column. `None` if the batch does not change
-    /// the key or removes it. A plain value is a column without a name.
+    /// merge operator. `None` if the batch does not change the key or removes it. A plain value is
+    /// a column without a name.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -78,27 +79,9 @@ impl WriteBatchWithIndex {
         key: &[u8],
     ) -> Result<Option<WideColumns>> {
         let Some(own) = self.own_of(family)? else { return Ok(None) };
-        let columns = |value_type: ValueType, value: &[u8], key: &[u8]| match value_type {
-            ValueType::WideColumnEntity => {
-                Ok(Some(WideColumns::copied(EncodedColumns::parse(value)?.iter().collect())))
-            }
-            other => Ok(shown(other, value, key)?.map(|value| plain_columns(&value))),
-        };
-        let OwnState { base, operands } = OwnState::shown_by(&own, key, columns)?;
-        if operands.is_empty() {
-            return Ok(base.flatten());
-        }
-        let Some(base) = base else { return Err(base_elsewhere(key)) };
         let super_version = family.cf.super_version.load_full();
         let operator = super_version.options.merge_operator.as_ref();
-        let Some(base) = base else {
-            return Ok(Some(plain_columns(&operands.merge_newest_first(operator, key, None)?)));
-        };
-        let default = base.iter().find(|(name, _)| *name == DEFAULT_COLUMN_NAME).map(|(_, value)| value);
-        let merged = operands.merge_newest_first(operator, key, Some(default.unwrap_or_default()))?;
-        let others = base.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME);
-        let all = std::iter::once((DEFAULT_COLUMN_NAME, &merged[..])).chain(others);
-        Ok(Some(WideColumns::copied(all.collect())))
+        get_value_alone(&own, operator, key)?.map(columns_of).transpose()
     }
 
     /// [`get_from_batch_and_db`](Self::get_from_batch_and_db), without copying the value.
@@ -168,6 +151,12 @@ impl WriteBatchWithIndex {
     }
 }
 
-fn plain_columns(value: &[u8]) -> WideColumns {
-    WideColumns::copied(vec![(DEFAULT_COLUMN_NAME, value)])
+/// The columns of an entity; a plain value is a column without a name.
+/// # Errors
+/// `Corruption` for an entity that cannot be parsed.
+fn columns_of(value: MergedValue) -> Result<WideColumns> {
+    Ok(match value {
+        MergedValue::Plain(value) => WideColumns::copied(vec![(DEFAULT_COLUMN_NAME, &value)]),
+        MergedValue::Entity(entity) => WideColumns::copied(EncodedColumns::parse(&entity)?.iter().collect()),
+    })
 }

@@ -16,14 +16,16 @@
 //! Source of the semantics: RocksDB
 //! `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
 
-use super::batch_index::{OwnState, WriteBatchWithIndex};
+use super::batch_index::{OwnState, WriteBatchWithIndex, shown_value};
 use super::options::WritePolicy;
 use super::pessimistic::{PessimisticCore, Transaction};
 use crate::db::{ColumnFamilyHandle, Db, check_timestamp};
+use crate::merge::operands::{MergedValue, StoredBase, merges_columns};
 use crate::options::{ColumnFamilyOptions, ReadOptions};
 use crate::wal::stamped;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
+use esker_format::wide_column;
 use esker_format::write_batch::WriteBatch;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -262,8 +264,41 @@ impl WriteBatchWithIndex {
             return Ok(base);
         }
         let operator = family.cf.super_version.load_full().options.merge_operator.clone();
+        if merges_columns(operator.as_ref()) {
+            let base = self.stored_base(db, options, family, key)?;
+            let base = base.as_ref().map_or(StoredBase::Nothing, MergedValue::as_base);
+            let merged = operands.merge_columns_newest_first(operator.as_ref(), key, base)?;
+            return Ok(Some(PinnedBytes::from(merged.into_value()?)));
+        }
         let merged = operands.merge_newest_first(operator.as_ref(), key, base.as_deref())?;
         Ok(Some(PinnedBytes::from(merged)))
+    }
+}
+
+impl WriteBatchWithIndex {
+    /// The value or entity below the own operands of `key`, in a family with timestamps. An entity
+    /// of the database with no more than a default column counts as a plain value.
+    #[cold]
+    fn stored_base(
+        &self,
+        db: &Db,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<MergedValue>> {
+        if let Some(own) = self.own(family.id(), &family.cf.icmp)?
+            && let Some(base) = OwnState::shown_by(&own, key, shown_value)?.base
+        {
+            return Ok(base);
+        }
+        let Some(columns) = db.get_entity(options, family, key)? else { return Ok(None) };
+        let columns: Vec<(&[u8], &[u8])> = columns.iter().collect();
+        if let [(b"", value)] = columns[..] {
+            return Ok(Some(MergedValue::Plain(value.to_vec())));
+        }
+        let mut entity = Vec::new();
+        wide_column::serialize(&columns, &mut entity)?;
+        Ok(Some(MergedValue::Entity(entity)))
     }
 }
 

@@ -44,6 +44,7 @@ mod filters;
 mod follower;
 mod foreign_families;
 mod forks;
+mod full_merge_v3;
 mod hour_long_scan;
 mod identity;
 mod idle_families;

@@ -6,11 +6,12 @@
 use super::timed::split_timed_value;
 use super::{CompactionIterator, Head};
 use crate::compaction_filter::FilterDecision;
+use crate::merge::operands::{MergedValue, StoredBase, merges_columns};
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::ParsedInternalKey;
 use esker_format::wide_column::DEFAULT_COLUMN_NAME;
-use esker_format::wide_column::stored::{StoredColumns, StoredValue};
+use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
 use std::borrow::Cow;
 
 /// The entry below the operands of a stripe.
@@ -125,6 +126,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             return Ok(false);
         }
         let newest = self.operand_sequences[0];
+        let with_columns = merges_columns(self.options.merge_operator.as_ref());
         let fetched;
         let existing = match base {
             Base::Unknown => return Ok(self.merge_partially()),
@@ -139,22 +141,53 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 fetched = blobs.reads().value(&self.user_key, self.input.value())?;
                 Some(fetched.as_slice())
             }
+            Base::Entity if with_columns => return self.merge_onto_whole_entity(newest),
             Base::Entity => return self.merge_onto_entity(newest),
             Base::Deletion | Base::RangeDeletion | Base::Nothing => None,
         };
         let operator = self.options.merge_operator.as_ref();
-        match self.operands.merge_newest_first(operator, &self.user_key, existing) {
-            Ok(value) => {
-                self.queue.push(newest, ValueType::Value, &value);
+        let merged = if with_columns {
+            let base = existing.map_or(StoredBase::Nothing, StoredBase::Plain);
+            self.operands.merge_columns_newest_first(operator, &self.user_key, base)
+        } else {
+            self.operands.merge_newest_first(operator, &self.user_key, existing).map(MergedValue::Plain)
+        };
+        Ok(self.queue_merged(newest, merged))
+    }
+
+    /// Queues the result of the operands at `newest`; an error of the operator counts.
+    fn queue_merged(&mut self, newest: SequenceNumber, merged: Result<MergedValue>) -> bool {
+        match merged {
+            Ok(merged) => {
+                let (value_type, bytes) = match &merged {
+                    MergedValue::Plain(value) => (ValueType::Value, value),
+                    MergedValue::Entity(entity) => (ValueType::WideColumnEntity, entity),
+                };
+                self.queue.push(newest, value_type, bytes);
                 self.stats.operands_merged += self.operands.len() as u64;
-                Ok(true)
+                true
             }
             Err(_) => {
                 // Reads of the key keep failing; the operands stay until the operator is corrected.
                 self.stats.merge_failures += 1;
-                Ok(false)
+                false
             }
         }
+    }
+
+    /// Queues the merge of the operands onto all columns of the input's entity. Columns in blob
+    /// files are read.
+    fn merge_onto_whole_entity(&mut self, newest: SequenceNumber) -> Result<bool> {
+        let stored = self.input.value();
+        let fetched = match &self.options.blobs {
+            Some(blobs) => blobs.reads().whole_entity(&self.user_key, stored)?,
+            None if may_have_blobs(stored) => return Ok(false),
+            None => None,
+        };
+        let base = StoredBase::Entity(fetched.as_deref().unwrap_or(stored));
+        let operator = self.options.merge_operator.as_ref();
+        let merged = self.operands.merge_columns_newest_first(operator, &self.user_key, base);
+        Ok(self.queue_merged(newest, merged))
     }
 
     /// Queues the input's entity with its default column merged; its other columns stay in place.
@@ -178,17 +211,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             StoredColumns { columns }.append_to(&mut bytes)?;
             Ok(bytes)
         });
-        match merged {
-            Ok(bytes) => {
-                self.queue.push(newest, ValueType::WideColumnEntity, &bytes);
-                self.stats.operands_merged += self.operands.len() as u64;
-                Ok(true)
-            }
-            Err(_) => {
-                self.stats.merge_failures += 1;
-                Ok(false)
-            }
-        }
+        Ok(self.queue_merged(newest, merged.map(MergedValue::Entity)))
     }
 
     /// Queues the operator's combinations of neighbouring operands. Returns false if it combines

@@ -4,6 +4,7 @@
 //! of a blob index the fetched value.
 
 use super::{DbIter, Value, set};
+use crate::merge::operands::{MergedValue, StoredBase};
 use esker_base::{Error, Result, ValueType, perf_add};
 use esker_format::cursor::ScanIterator;
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
@@ -110,41 +111,37 @@ impl<I: ScanIterator> DbIter<I> {
 
     /// Applies the operands to the shown value, of type `base`, or to nothing; shows the result.
     /// # Errors
-    /// Those of [`crate::merge::operands::full_merge`].
+    /// Those of [`merge_columns`](crate::merge::operands::merge_columns).
     #[cold]
     pub(super) fn show_merged(&mut self, base: Option<ValueType>, newest_first: bool) -> Result<()> {
         perf_add!(internal_merge_count, self.operands.len() as u64);
         if base.is_some() {
             self.read_unprepared()?;
         }
-        let operator = self.options.merge_operator.as_ref();
-        let merge = |existing: Option<&[u8]>| {
-            if newest_first {
-                self.operands.merge_newest_first(operator, &self.key, existing)
-            } else {
-                self.operands.merge_oldest_first(operator, &self.key, existing)
-            }
-        };
         let shown = match (&self.value, base) {
-            (_, None) => None,
-            (Value::Entity { .. }, _) => {
-                let entity = EncodedColumns::parse(&self.buffer)?;
-                let merged = merge(Some(entity.default_value()))?;
-                self.buffer = entity.with_default_value(&merged)?;
-                let (start, end) = default_column(&self.buffer)?;
-                self.value = Value::Entity { start, end };
-                return Ok(());
-            }
-            (Value::Inner, _) => Some(self.iter.value()),
-            (Value::InnerPart { start, end }, _) => Some(&self.iter.value()[*start..*end]),
-            (Value::Left, _) => Some(self.left.value(&self.iter)),
-            (Value::Run, _) => Some(self.run.value()),
-            (Value::Buffer, _) => Some(self.buffer.as_slice()),
-            (Value::Pinned(bytes), _) => Some(bytes.as_slice()),
+            (_, None) => StoredBase::Nothing,
+            (Value::Entity { .. }, _) => StoredBase::Entity(&self.buffer),
+            (Value::Inner, _) => StoredBase::Plain(self.iter.value()),
+            (Value::InnerPart { start, end }, _) => StoredBase::Plain(&self.iter.value()[*start..*end]),
+            (Value::Left, _) => StoredBase::Plain(self.left.value(&self.iter)),
+            (Value::Run, _) => StoredBase::Plain(self.run.value()),
+            (Value::Buffer, _) => StoredBase::Plain(&self.buffer),
+            (Value::Pinned(bytes), _) => StoredBase::Plain(bytes),
             (Value::Unprepared, _) => unreachable!("the base has been read"),
         };
-        self.buffer = merge(shown)?;
-        self.value = Value::Buffer;
+        let operator = self.options.merge_operator.as_ref();
+        let merged = if newest_first {
+            self.operands.merge_columns_newest_first(operator, &self.key, shown)?
+        } else {
+            self.operands.merge_columns_oldest_first(operator, &self.key, shown)?
+        };
+        (self.buffer, self.value) = match merged {
+            MergedValue::Plain(value) => (value, Value::Buffer),
+            MergedValue::Entity(entity) => {
+                let (start, end) = default_column(&entity)?;
+                (entity, Value::Entity { start, end })
+            }
+        };
         Ok(())
     }
 }
