@@ -185,8 +185,8 @@ pub use backup::{
 pub use db::{
     AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnsCursor,
     Db, FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode, QuarantinedTable,
-    StatsHistoryIterator, WalIterator, WalLock, WideColumns, approximate_memory_usage_by_type, destroy_db,
-    destroy_db_cf, option_change_migration,
+    StatsHistoryIterator, UserWriteCallback, WalIterator, WalLock, WideColumns, WriteCallback,
+    approximate_memory_usage_by_type, destroy_db, destroy_db_cf, option_change_migration,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

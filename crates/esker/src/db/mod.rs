@@ -10,7 +10,7 @@
 //!  2. Families: `descriptor` (name and options), `column_family` (handles).
 //!  3. Reads: `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`,
 //!     `ranges`, `snapshots`, `own_writes`, `entities`, `explain`.
-//!  4. Writes: `writes` with `batch_arg`.
+//!  4. Writes: `writes` with `batch_arg` and `write_callbacks`.
 //!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `lock_wal`,
 //!     `verify` and `history`; `set_options`, `option_change`, `resume`, `close`, `destroy`.
 //!  6. Observation: `properties`, `aggregates`, `table_facts`, `stats_dump`, `stats_history`,
@@ -67,6 +67,7 @@ mod traces;
 mod trim_history;
 mod updates;
 mod verify;
+mod write_callbacks;
 mod writes;
 
 pub use aggregates::{MemoryUsageType, approximate_memory_usage_by_type};
@@ -92,6 +93,7 @@ pub use scans::internal_iterator;
 pub use stats_history::StatsHistoryIterator;
 pub use updates::WalIterator;
 pub use verify::QuarantinedTable;
+pub use write_callbacks::{UserWriteCallback, WriteCallback};
 pub(crate) use writes::check_timestamp;
 
 use crate::engine::Engine;

@@ -3,7 +3,7 @@
 use super::{BatchArg, ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::options::{Feature, WriteOptions};
-use crate::write::{PreparedCommit, entry_of};
+use crate::write::{ApartCalls, PreparedCommit, entry_of};
 use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
 use esker_format::key::InternalKeyComparator;
@@ -532,6 +532,21 @@ impl Db {
         self.check_families(options, batch, false)?;
         self.give_way(options, batch)?;
         self.inner.write_path.write_if(options, batch, validate)
+    }
+
+    /// [`crate::write::WritePath::write_apart`], after a check that the families are open.
+    /// # Errors
+    /// The errors of [`Db::write`], and those of the callbacks.
+    pub(crate) fn write_apart(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        calls: &ApartCalls<'_>,
+    ) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, batch, false)?;
+        self.give_way(options, batch)?;
+        self.inner.write_path.write_apart(options, batch, calls)
     }
 
     /// [`crate::write::WritePath::write_and_then`], after a check that the families are open.

@@ -8,7 +8,8 @@
 //! leadership.
 //!
 //! Reading order: this file, `queue` (leaders and followers), `room`, `switch` (a new memtable and
-//! WAL), `group` (the steps of a group), `apply` (batch to memtables), `two_phase`, `flush`.
+//! WAL), `group` (the steps of a group), `apply` (batch to memtables), `apart` (callbacks),
+//! `two_phase`, `flush`.
 //!
 //! Invariants
 //!  1. A write is acknowledged after its WAL record is in the kernel, or on the medium with `sync`.
@@ -22,6 +23,7 @@
 //!
 //! Source: RocksDB `db/db_impl/db_impl_write.cc`.
 
+mod apart;
 pub(crate) mod apply;
 mod flush;
 mod group;
@@ -32,6 +34,7 @@ mod shared_memory;
 mod switch;
 mod two_phase;
 
+pub(crate) use apart::ApartCalls;
 use apply::Refused;
 pub(crate) use apply::{ApplyEntry, entry_of};
 pub(crate) use prepared::order_of;

@@ -221,8 +221,20 @@ impl WriteQueue {
     /// Joins the line. Calls `wake_leader` if the request is urgent and the leader is stalled, so
     /// that the leader finds the request.
     pub(crate) fn join_and_wake(&self, request: WriteRequest, wake_leader: impl FnOnce()) -> Joined<'_> {
+        self.join_noting(request, wake_leader, || {})
+    }
+
+    /// [`WriteQueue::join_and_wake`] that calls `enqueued` once the request has its place in the
+    /// line, or the lead. `enqueued` does not panic.
+    fn join_noting(
+        &self,
+        request: WriteRequest,
+        wake_leader: impl FnOnce(),
+        enqueued: impl FnOnce(),
+    ) -> Joined<'_> {
         let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
         if self.take_lead() || look_for(free).is_some() {
+            enqueued();
             return Joined::Lead(Leader { queue: self }, request);
         }
         let (waiter, may_borrow) = {
@@ -231,6 +243,8 @@ impl WriteQueue {
                 return Joined::Done(request.batch, Err(write_stall()));
             }
             if !self.queue_up() {
+                drop(line);
+                enqueued();
                 return Joined::Lead(Leader { queue: self }, request);
             }
             let waiter = Arc::new(Waiter::new(request));
@@ -241,6 +255,7 @@ impl WriteQueue {
         if may_borrow {
             wake_leader();
         }
+        enqueued();
         look_for(|| waiter.told.load(Ordering::Acquire).then_some(()));
         let mut own_batch = None;
         let mut state = waiter.state.lock();
@@ -306,6 +321,20 @@ impl WriteQueue {
     /// `Incomplete` if the leader is stalled.
     pub(crate) fn lead_alone_without_stall(&self) -> Result<Leader<'_>> {
         match self.join(WriteRequest { exclusive: true, no_slowdown: true, ..WriteRequest::default() }) {
+            Joined::Lead(leader, _) => Ok(leader),
+            Joined::Done(_, turned_away) => {
+                Err(turned_away.expect_err("no leader writes an exclusive request of another"))
+            }
+        }
+    }
+
+    /// [`WriteQueue::lead_alone`] that calls `enqueued` once the caller has its place in the line,
+    /// or the lead. `enqueued` does not panic.
+    /// # Errors
+    /// `Incomplete` if `no_slowdown` is set and the leader is stalled.
+    pub(crate) fn lead_alone_noting(&self, no_slowdown: bool, enqueued: impl FnOnce()) -> Result<Leader<'_>> {
+        let request = WriteRequest { exclusive: true, no_slowdown, ..WriteRequest::default() };
+        match self.join_noting(request, || {}, enqueued) {
             Joined::Lead(leader, _) => Ok(leader),
             Joined::Done(_, turned_away) => {
                 Err(turned_away.expect_err("no leader writes an exclusive request of another"))

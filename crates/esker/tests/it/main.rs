@@ -121,3 +121,4 @@ mod unprepared_values;
 mod updates;
 mod wal;
 mod wal_filter;
+mod write_callbacks;

@@ -104,6 +104,11 @@ const NOT_CALLED: [(&str, &str, &str); 34] = [
     ("a whole family, by a model: esker/tests/it/clip.rs", "Db", "clip_column_family"),
     ("histories beside a twin: esker/tests/it/remote_compaction.rs", "Db", "open_and_compact"),
     ("histories of its own: esker/tests/it/updates/model.rs", "Db", "get_updates_since"),
+    (
+        "a write between others: esker/tests/it/write_callbacks.rs",
+        "Db",
+        "write_with_callback write_with_callbacks",
+    ),
     ("a secondary writes nothing of the database: esker/tests/it/secondary.rs", "Db", "open_as_secondary"),
     ("a follower writes links and its LOG only: esker/tests/it/follower.rs", "Db", "open_as_follower"),
     (

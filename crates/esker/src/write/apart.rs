@@ -1,0 +1,141 @@
+//! Writes in a group of their own, with callbacks.
+//!
+//! In: a batch and the caller's callbacks. Out: the batch written like others, or refused by a
+//! callback.
+//!
+//! Invariants
+//!  1. A callback that panics ends its own write only: the line of writers goes on.
+//!  2. A write whose record is in the WAL reaches the memtables, whatever its callback does.
+
+use super::apply::Refused;
+use super::group::{Sink, write_alone};
+use super::queue::{Follower, WriteRequest};
+use super::{WritePath, check_options, protect};
+use crate::engine::{Engine, contained};
+use crate::options::WriteOptions;
+use esker_base::stats::Histogram;
+use esker_base::sync::Arc;
+use esker_base::{Error, Result, SequenceNumber, Severity};
+use esker_format::write_batch::WriteBatch;
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// The callbacks of one write.
+#[derive(Default)]
+pub(crate) struct ApartCalls<'c> {
+    /// Called when the write has its place in the line of writers.
+    pub(crate) enqueued: Option<&'c dyn Fn()>,
+    /// Called by the leader before it writes. Its error refuses the write.
+    pub(crate) check: Option<&'c dyn Fn() -> Result<()>>,
+    /// Called between the WAL and the memtables, if the write goes to the WAL.
+    pub(crate) logged: Option<&'c dyn Fn()>,
+}
+
+impl WritePath {
+    /// Writes `batch` in a group of its own, with callbacks.
+    /// # Errors
+    /// The error of `check`: nothing was written · `Aborted` if a callback panics. If `logged`
+    /// does so, the batch is written · errors of [`WritePath::write`].
+    pub(crate) fn write_apart(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        calls: &ApartCalls<'_>,
+    ) -> Result<()> {
+        let _watch = self.engine.time(Histogram::DbWrite);
+        check_options(options, &self.engine.options)?;
+        self.engine.check_open()?;
+        if self.engine.commits.is_some() {
+            return Err(Error::not_supported("write callbacks with WritePrepared and WriteUnprepared"));
+        }
+        protect(options, batch)?;
+        let request = WriteRequest {
+            batch: std::mem::take(batch),
+            sync: options.sync,
+            disable_wal: options.disable_wal,
+            no_slowdown: options.no_slowdown,
+            ..WriteRequest::default()
+        };
+        let (own_batch, result) = self.request_apart(request, calls);
+        *batch = own_batch;
+        result
+    }
+
+    fn request_apart(&self, request: WriteRequest, calls: &ApartCalls<'_>) -> (WriteBatch, Result<()>) {
+        let panicked = RefCell::new(Ok(()));
+        let lead = self.queue.lead_alone_noting(request.no_slowdown, || {
+            *panicked.borrow_mut() = call(calls.enqueued);
+        });
+        let ready = lead.and_then(|leader| {
+            panicked.replace(Ok(()))?;
+            self.make_room(&leader, &request)?;
+            let check = || calls.check.map_or(Ok(()), |check| check());
+            contained("a write callback", Severity::NoError, check)?;
+            Ok(leader)
+        });
+        match ready {
+            Ok(_leader) => {
+                let sink = ApartSink { path: self, calls, panicked };
+                let (batch, result) = write_alone(&sink, request);
+                (batch, result.and(sink.panicked.into_inner()))
+            }
+            Err(e) => (request.batch, Err(e)),
+        }
+    }
+}
+
+/// Runs a callback, and makes an error of a panic.
+fn call(callback: Option<&dyn Fn()>) -> Result<()> {
+    let Some(callback) = callback else { return Ok(()) };
+    contained("a write callback", Severity::NoError, || {
+        callback();
+        Ok(())
+    })
+}
+
+/// The write path, with a callback between the WAL and the memtables.
+struct ApartSink<'a> {
+    path: &'a WritePath,
+    calls: &'a ApartCalls<'a>,
+    panicked: RefCell<Result<()>>,
+}
+
+impl Sink for ApartSink<'_> {
+    type Memtables = Engine;
+
+    fn has_room_for(&self, request: &WriteRequest) -> bool {
+        self.path.has_room_for(request)
+    }
+
+    fn allocate(&self, count: u64) -> SequenceNumber {
+        self.path.allocate(count)
+    }
+
+    fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
+        self.path.log(own, group, numbers)?;
+        if !own.disable_wal {
+            *self.panicked.borrow_mut() = call(self.calls.logged);
+        }
+        Ok(())
+    }
+
+    fn memtables(&self) -> &Arc<Engine> {
+        self.path.memtables()
+    }
+
+    fn time_insert<R>(&self, insert: impl FnOnce() -> R) -> R {
+        self.path.time_insert(insert)
+    }
+
+    fn applies_concurrently(&self) -> bool {
+        self.path.applies_concurrently()
+    }
+
+    fn refused(&self, refused: &Refused, own: &WriteRequest, group: &[Follower]) -> Error {
+        self.path.refused(refused, own, group)
+    }
+
+    fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) {
+        self.path.publish(own, group, numbers);
+    }
+}
