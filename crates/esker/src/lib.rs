@@ -200,7 +200,7 @@ pub use esker_encryption as encryption;
 pub use esker_format::builtin;
 pub use esker_format::properties::TableProperties;
 pub use esker_format::unique_id::unique_id_to_human_string;
-pub use esker_format::write_batch::{BatchOp, WriteBatch};
+pub use esker_format::write_batch::{BatchOp, WalTerminationPoint, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};
 pub use explain::ExplainScan;
 pub use get::MultiGetOutput;

@@ -19,6 +19,7 @@
 
 mod kinds;
 mod op;
+mod points;
 mod protection;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ mod timed;
 mod timestamps;
 
 pub use op::{BatchOp, Ops, PrepareKind};
+pub use points::WalTerminationPoint;
 pub use protection::BATCH_PROTECTION_BYTES;
 pub use timed::TimedValue;
 
@@ -35,6 +37,7 @@ use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber, SubCode};
 use op::{Decoded, decode_op, tag};
+use points::BatchPoint;
 
 /// Bytes before the first op.
 pub const BATCH_HEADER_BYTES: usize = 12;
@@ -58,14 +61,6 @@ pub struct BatchContent {
 
 /// The bytes of an empty batch.
 const NO_OPS: &[u8] = &[0; BATCH_HEADER_BYTES];
-
-/// The state of a batch when a save point was set.
-#[derive(Clone, Copy, Debug)]
-struct SavePoint {
-    bytes: usize,
-    count: u32,
-    content: BatchContent,
-}
 
 /// Operations that are written together or not at all. Holds the bytes that go to the WAL.
 ///
@@ -113,7 +108,8 @@ pub struct WriteBatch {
     count: u32,
     max_bytes: usize,
     content: BatchContent,
-    save_points: Vec<SavePoint>,
+    /// Save points and termination points of the WAL, in the order in which they were set.
+    points: Vec<BatchPoint>,
     /// A checksum for each counted op, if the batch is protected.
     checksums: Option<Vec<EntryChecksum>>,
 }
@@ -142,7 +138,7 @@ impl WriteBatch {
             count: 0,
             max_bytes: usize::MAX,
             content: BatchContent::default(),
-            save_points: Vec::new(),
+            points: Vec::new(),
             checksums: None,
         }
     }
@@ -430,38 +426,12 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Remembers the present state for [`WriteBatch::rollback_to_save_point`]. Save points nest.
-    pub fn set_save_point(&mut self) {
-        self.save_points.push(SavePoint { bytes: self.rep.len(), count: self.count, content: self.content });
-    }
-
-    /// Removes all ops since the last save point, and the save point.
-    /// # Errors
-    /// `NotFound` if there is none.
-    pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let point = self.save_points.pop().ok_or_else(no_save_point)?;
-        self.rep.truncate(point.bytes);
-        self.content = point.content;
-        self.set_count(point.count);
-        if let Some(checksums) = &mut self.checksums {
-            checksums.truncate(point.count as usize);
-        }
-        Ok(())
-    }
-
-    /// Removes the last save point.
-    /// # Errors
-    /// `NotFound` if there is none.
-    pub fn pop_save_point(&mut self) -> Result<()> {
-        self.save_points.pop().map(|_| ()).ok_or_else(no_save_point)
-    }
-
     /// Makes the batch empty; its memory stays, and if it is protected, so does that.
     pub fn clear(&mut self) {
         self.rep.clear();
         self.count = 0;
         self.content = BatchContent::default();
-        self.save_points.clear();
+        self.points.clear();
         if let Some(checksums) = &mut self.checksums {
             checksums.clear();
         }
@@ -791,9 +761,4 @@ fn too_many_ops() -> Error {
 fn over_max_bytes(max_bytes: usize) -> Error {
     Error::new(ErrorKind::Aborted, format!("write batch would exceed its limit of {max_bytes} bytes"))
         .with_subcode(SubCode::MemoryLimit)
-}
-
-#[cold]
-fn no_save_point() -> Error {
-    Error::not_found("the write batch has no save point")
 }

@@ -289,6 +289,9 @@ impl Db {
     pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
         batch.lend(|batch| {
             self.engine().check_writable()?;
+            if batch.wal_termination_point().is_some() {
+                return self.write_apart(options, batch, &ApartCalls::default());
+            }
             self.check_families(options, batch, false)?;
             self.write_unchecked(options, batch)
         })

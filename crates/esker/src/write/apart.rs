@@ -1,7 +1,7 @@
-//! Writes in a group of their own, with callbacks.
+//! Writes in a group of their own: with callbacks, or logged in part.
 //!
-//! In: a batch and the caller's callbacks. Out: the batch written like others, or refused by a
-//! callback.
+//! In: a batch, which may have a termination point of the WAL, and the caller's callbacks. Out: the
+//! batch written, or refused by a callback.
 //!
 //! Invariants
 //!  1. A callback that panics ends its own write only: the line of writers goes on.
@@ -11,12 +11,13 @@ use super::apply::Refused;
 use super::group::{Sink, write_alone};
 use super::queue::{Follower, WriteRequest};
 use super::{WritePath, check_options, protect};
-use crate::engine::{Engine, contained};
+use crate::engine::{Engine, ErrorReason, contained};
 use crate::options::WriteOptions;
 use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber, Severity};
-use esker_format::write_batch::WriteBatch;
+use esker_format::write_batch::{WalTerminationPoint, WriteBatch};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -46,8 +47,11 @@ impl WritePath {
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         if self.engine.commits.is_some() {
-            return Err(Error::not_supported("write callbacks with WritePrepared and WriteUnprepared"));
+            return Err(Error::not_supported(
+                "write callbacks and termination points of the WAL, with WritePrepared and WriteUnprepared",
+            ));
         }
+        check_part(batch, self.engine.options.recycle_log_file_num)?;
         protect(options, batch)?;
         let request = WriteRequest {
             batch: std::mem::take(batch),
@@ -84,6 +88,42 @@ impl WritePath {
     }
 }
 
+impl WritePath {
+    /// Logs the ops of a batch that precede `point`.
+    fn log_part(&self, own: &WriteRequest, point: &WalTerminationPoint, first: SequenceNumber) -> Result<()> {
+        if own.batch.is_protected() {
+            let unchanged = own.batch.verify_checksum();
+            unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
+        }
+        let (header, ops) =
+            (WriteBatch::encode_header(first, point.count), own.batch.ops_bytes_before(point));
+        let mut wals = self.engine.wals.lock();
+        let next = SequenceNumber(first.0 + u64::from(point.count));
+        let mut result = if ops.is_empty() { Ok(()) } else { wals.append(&[&header, ops], first..next) };
+        if own.sync && result.is_ok() {
+            result = self.sync(&mut wals);
+            if result.is_err() && !ops.is_empty() {
+                wals.refuse_last();
+            }
+        }
+        self.engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
+        drop(wals);
+        self.engine.has_unlogged_data.store(true, Ordering::Release);
+        result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
+    }
+}
+
+/// Checks that the options allow a batch that is logged in part.
+fn check_part(batch: &WriteBatch, recycle_log_file_num: usize) -> Result<()> {
+    if recycle_log_file_num > 0 && batch.wal_termination_point().is_some() {
+        // Recovery of a recycled WAL stops at a gap in the sequence numbers.
+        return Err(Error::invalid_argument(
+            "WriteBatch: mark_wal_termination_point is not supported if recycle_log_file_num > 0",
+        ));
+    }
+    Ok(())
+}
+
 /// Runs a callback, and makes an error of a panic.
 fn call(callback: Option<&dyn Fn()>) -> Result<()> {
     let Some(callback) = callback else { return Ok(()) };
@@ -112,7 +152,10 @@ impl Sink for ApartSink<'_> {
     }
 
     fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
-        self.path.log(own, group, numbers)?;
+        match own.batch.wal_termination_point() {
+            Some(point) if !own.disable_wal => self.path.log_part(own, &point, numbers.start)?,
+            _ => self.path.log(own, group, numbers)?,
+        }
         if !own.disable_wal {
             *self.panicked.borrow_mut() = call(self.calls.logged);
         }

@@ -58,6 +58,7 @@ mod leftovers;
 mod limits;
 mod listeners;
 mod lock_wal;
+mod logged_in_part;
 mod manual_work;
 mod many_families;
 mod merge_operands;

@@ -192,6 +192,31 @@ fn refused_op_leaves_the_batch_as_it_was() {
 }
 
 #[test]
+fn a_rollback_takes_later_termination_points_of_the_wal_and_keeps_earlier_ones() {
+    let count = |batch: &WriteBatch| batch.wal_termination_point().map(|point| point.count);
+    let mut batch = WriteBatch::new();
+    batch.mark_wal_termination_point();
+    assert_eq!(batch.wal_termination_point().unwrap().size, BATCH_HEADER_BYTES);
+    assert_eq!(batch.pop_save_point().unwrap_err().kind(), ErrorKind::NotFound);
+    batch.put("a", "1").unwrap();
+    batch.set_save_point();
+    batch.put("b", "2").unwrap();
+    batch.mark_wal_termination_point();
+    batch.put("c", "3").unwrap();
+    let point = batch.wal_termination_point().unwrap();
+    assert_eq!((point.count, batch.clone().len()), (2, 3));
+    let part = Ops::new(batch.ops_bytes_before(&point)).count();
+    assert_eq!(part, 2);
+    let mut popped = batch.clone();
+    popped.pop_save_point().unwrap();
+    assert_eq!(count(&popped), Some(2));
+    batch.rollback_to_save_point().unwrap();
+    assert_eq!((count(&batch), batch.len()), (Some(0), 1));
+    batch.clear();
+    assert_eq!(count(&batch), None);
+}
+
+#[test]
 fn save_points_nest() {
     let mut batch = WriteBatch::new();
     assert_eq!(batch.rollback_to_save_point().unwrap_err().kind(), ErrorKind::NotFound);
