@@ -2,6 +2,7 @@
 
 use crate::cf::ColumnFamily;
 use esker_base::ColumnFamilyId;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, RwLock};
 use hashbrown::HashMap;
 
@@ -12,6 +13,9 @@ pub(crate) struct ColumnFamilySet {
     by_id: RwLock<HashMap<ColumnFamilyId, Arc<ColumnFamily>>>,
     /// Changed under the lock of `by_id`.
     by_name: RwLock<HashMap<String, Arc<ColumnFamily>>>,
+    /// Whether writes need another way than that of most databases: a commit table, or a family
+    /// with an `inplace_callback`.
+    pub(crate) has_special_writes: AtomicBool,
 }
 
 impl ColumnFamilySet {
@@ -20,7 +24,9 @@ impl ColumnFamilySet {
         let by_id: HashMap<_, _> = families.into_iter().map(|cf| (cf.id, cf)).collect();
         let default = by_id[&ColumnFamilyId::DEFAULT].clone();
         let by_name = by_id.values().map(|cf| (cf.name.clone(), cf.clone())).collect();
-        ColumnFamilySet { default, by_id: RwLock::new(by_id), by_name: RwLock::new(by_name) }
+        let has_special_writes = AtomicBool::new(by_id.values().any(|cf| updates_in_place(cf)));
+        let (by_id, by_name) = (RwLock::new(by_id), RwLock::new(by_name));
+        ColumnFamilySet { default, by_id, by_name, has_special_writes }
     }
 
     /// The default family.
@@ -65,6 +71,9 @@ impl ColumnFamilySet {
     }
 
     pub(crate) fn insert(&self, cf: Arc<ColumnFamily>) {
+        if updates_in_place(&cf) {
+            self.has_special_writes.store(true, Ordering::Relaxed);
+        }
         let mut by_id = self.by_id.write();
         self.by_name.write().insert(cf.name.clone(), cf.clone());
         by_id.insert(cf.id, cf);
@@ -75,4 +84,8 @@ impl ColumnFamilySet {
         self.by_name.write().remove(&cf.name);
         by_id.remove(&cf.id);
     }
+}
+
+fn updates_in_place(cf: &ColumnFamily) -> bool {
+    cf.super_version.load_full().options.updates_in_place()
 }

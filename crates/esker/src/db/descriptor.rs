@@ -100,6 +100,7 @@ pub(crate) fn make_consistent(
     family.options.take_paths(options).map_err(named)?;
     family.options.validate().map_err(named)?;
     family.options.validate_target(options).map_err(named)?;
+    family.options.validate_in_place(options).map_err(named)?;
     let changes = family.options.sanitize(options);
     if let Some(operator) = &mut family.options.merge_operator {
         *operator = timed_operator(operator, options.statistics.clone(), options.env.clock.clone());

@@ -10,7 +10,7 @@
 //!  2. Families: `descriptor` (name and options), `column_family` (handles).
 //!  3. Reads: `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`,
 //!     `ranges`, `snapshots`, `own_writes`, `entities`, `explain`.
-//!  4. Writes: `writes` with `batch_arg` and `write_callbacks`.
+//!  4. Writes: `writes` with `batch_arg`, `write_callbacks` and `in_place`.
 //!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `lock_wal`,
 //!     `verify` and `history`; `set_options`, `option_change`, `resume`, `close`, `destroy`.
 //!  6. Observation: `properties`, `aggregates`, `table_facts`, `stats_dump`, `stats_history`,
@@ -34,6 +34,7 @@ mod history;
 mod holding;
 mod identity;
 mod import;
+mod in_place;
 mod ingest;
 mod jobs;
 mod leftovers;

@@ -116,7 +116,12 @@ impl Db {
         let enqueued = || user.iter().for_each(|user| user.on_write_enqueued());
         let check = || callback.map_or(Ok(()), |callback| callback.callback(self));
         let logged = || user.iter().for_each(|user| user.on_wal_write_finish());
-        let calls = ApartCalls { enqueued: Some(&enqueued), check: Some(&check), logged: Some(&logged) };
+        let calls = ApartCalls {
+            enqueued: Some(&enqueued),
+            check: Some(&check),
+            logged: Some(&logged),
+            ..ApartCalls::default()
+        };
         batch.lend(|batch| self.write_apart(options, batch, &calls))
     }
 }

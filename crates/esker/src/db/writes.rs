@@ -494,7 +494,7 @@ impl Db {
 
     fn write_unchecked(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         self.give_way(options, batch)?;
-        self.inner.write_path.write(options, batch)
+        self.inner.write_path.write(options, batch, |batch| self.write_specially(options, batch))
     }
 
     /// Slows a low-priority write down while compaction is behind.
@@ -534,6 +534,9 @@ impl Db {
         self.engine().check_writable()?;
         self.check_families(options, batch, false)?;
         self.give_way(options, batch)?;
+        if self.updates_in_place(batch) {
+            return self.write_in_place_if(options, batch, validate);
+        }
         self.inner.write_path.write_if(options, batch, validate)
     }
 
@@ -549,6 +552,11 @@ impl Db {
         self.engine().check_writable()?;
         self.check_families(options, batch, false)?;
         self.give_way(options, batch)?;
+        if self.updates_in_place(batch) {
+            let change = |batch: &WriteBatch| self.updated_in_place(batch);
+            let calls = ApartCalls { change: Some(&change), ..*calls };
+            return self.inner.write_path.write_apart(options, batch, &calls);
+        }
         self.inner.write_path.write_apart(options, batch, calls)
     }
 
@@ -564,6 +572,7 @@ impl Db {
         self.engine().check_writable()?;
         self.check_families(options, batch, false)?;
         self.give_way(options, batch)?;
+        self.refuse_in_place(batch)?;
         self.inner.write_path.write_and_then(options, batch, after)
     }
 
@@ -580,6 +589,7 @@ impl Db {
     ) -> Result<()> {
         self.engine().check_writable()?;
         self.check_families(options, commit.first, false)?;
+        self.refuse_in_place(commit.first)?;
         self.inner.write_path.commit_prepared(options, xid, commit, after)
     }
 
@@ -590,6 +600,7 @@ impl Db {
         self.engine().check_writable()?;
         self.check_families(options, &batch, true)?;
         self.give_way(options, &batch)?;
+        self.refuse_in_place(&batch)?;
         self.inner.write_path.prepare(options, xid, batch)
     }
 
@@ -605,6 +616,7 @@ impl Db {
         self.engine().check_writable()?;
         self.check_families(options, &batch, true)?;
         self.give_way(options, &batch)?;
+        self.refuse_in_place(&batch)?;
         self.inner.write_path.spill(options, xid, batch)
     }
 
@@ -615,6 +627,7 @@ impl Db {
         self.engine().check_writable()?;
         self.check_families(options, &batch, true)?;
         self.give_way(options, &batch)?;
+        self.refuse_in_place(&batch)?;
         self.inner.write_path.commit_spilled(options, xid, batch)
     }
 

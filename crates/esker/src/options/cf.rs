@@ -4,6 +4,7 @@
 //! `include/rocksdb/advanced_options.h`.
 
 use super::hints::{MemtableFactory, PrepopulateBlobCache, Temperature};
+use super::inplace::InplaceCallback;
 use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
@@ -281,9 +282,15 @@ option_struct! {
         /// Range deletions in a memtable before it is switched, like `write_buffer_size`; 0: any
         /// number. Default 0. Mutable.
         memtable_max_range_deletions: u32 = 0, mutable;
-        /// Accepted without effect: each write is a version of its own, so snapshots stay right.
-        /// Default false. Fixed.
+        /// Whether `inplace_callback` is in use. Without one it has no effect: each write is a
+        /// version of its own, so snapshots stay right. Default false. Fixed.
         inplace_update_support: bool = false, fixed;
+        /// Makes the value of each put, of the key's value and the put's argument. In use with
+        /// `inplace_update_support`, which then needs `allow_concurrent_memtable_write` off. The
+        /// new value is what the WAL and the memtable get, as a version of its own. A batch with
+        /// such a put is written in a group of its own, after reads of the keys' values. Prepared
+        /// transactions and families with timestamps refuse such puts. Default `None`. Fixed.
+        inplace_callback: Option<InplaceCallback> = None, object;
         /// Accepted without effect: operands are combined by reads, flushes and compactions.
         /// Default 0. Mutable.
         max_successive_merges: usize = 0, mutable;

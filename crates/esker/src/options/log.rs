@@ -11,7 +11,7 @@ use super::table::OptionStruct;
 use super::value::OptionValue;
 use super::{
     BlockBasedTableOptions, BlockCache, CompactionFilterRef, CompressionOptions, DbOptions, DbPath,
-    WriteBufferManager,
+    InplaceCallback, WriteBufferManager,
 };
 use crate::compaction_filter::CompactionFilterFactoryRef;
 use crate::observe::EventListener;
@@ -127,7 +127,14 @@ macro_rules! no_lines {
         }
     )*};
 }
-no_lines!(Env, Vec<Arc<dyn EventListener>>, BlockBasedTableOptions, CacheUsageOptions, Vec<(String, String)>);
+no_lines!(
+    Env,
+    Vec<Arc<dyn EventListener>>,
+    BlockBasedTableOptions,
+    CacheUsageOptions,
+    Vec<(String, String)>,
+    Option<InplaceCallback>
+);
 
 /// The lines of a value with fields: `compression_opts.level` and so on.
 pub(super) fn log_fields(name: &str, fields: &[(&str, String)], lines: &mut Vec<LogLine>) {

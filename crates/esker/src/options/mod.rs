@@ -54,6 +54,7 @@ mod file;
 mod file_checksum;
 mod former;
 mod hints;
+mod inplace;
 pub mod log;
 mod offpeak;
 mod paths;
@@ -111,6 +112,7 @@ pub use file_checksum::{
     FileChecksumGenerator,
 };
 pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
+pub use inplace::{InplaceCallback, UpdateStatus};
 pub use paths::DbPath;
 pub(crate) use read::{PLAIN, table_read_options};
 pub use read::{ReadOptions, ReadTier, ScanTableFilter, WalReadOptions};

@@ -423,6 +423,22 @@ impl ColumnFamilyOptions {
         self.validate_table()
     }
 
+    /// Whether puts are arguments of `inplace_callback`.
+    pub(crate) fn updates_in_place(&self) -> bool {
+        self.inplace_update_support && self.inplace_callback.is_some()
+    }
+
+    /// Checks `inplace_callback` beside the options of the database.
+    pub(crate) fn validate_in_place(&self, db: &DbOptions) -> Result<()> {
+        if self.updates_in_place() && db.allow_concurrent_memtable_write {
+            return Err(invalid(
+                "inplace_update_support",
+                "inplace_callback is not compatible with concurrent writes (allow_concurrent_memtable_write)",
+            ));
+        }
+        Ok(())
+    }
+
     fn validate_temperature_ages(&self) -> Result<()> {
         let ages = &self.compaction_options_fifo.file_temperature_age_thresholds;
         let why = if ages.is_empty() {

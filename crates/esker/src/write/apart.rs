@@ -17,7 +17,7 @@ use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber, Severity};
-use esker_format::write_batch::{WalTerminationPoint, WriteBatch};
+use esker_format::write_batch::{BATCH_PROTECTION_BYTES, WalTerminationPoint, WriteBatch};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -28,6 +28,8 @@ pub(crate) struct ApartCalls<'c> {
     pub(crate) enqueued: Option<&'c dyn Fn()>,
     /// Called by the leader before it writes. Its error refuses the write.
     pub(crate) check: Option<&'c dyn Fn() -> Result<()>>,
+    /// Called by the leader after `check`: makes the ops that are written in place of the batch's.
+    pub(crate) change: Option<&'c dyn Fn(&WriteBatch) -> Result<WriteBatch>>,
     /// Called between the WAL and the memtables, if the write goes to the WAL.
     pub(crate) logged: Option<&'c dyn Fn()>,
 }
@@ -53,6 +55,18 @@ impl WritePath {
         }
         check_part(batch, self.engine.options.recycle_log_file_num)?;
         protect(options, batch)?;
+        self.write_apart_checked(options, batch, calls)
+    }
+
+    /// [`WritePath::write_apart`] after the checks of options.
+    /// # Errors
+    /// Those of [`WritePath::write_apart`].
+    pub(crate) fn write_apart_checked(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        calls: &ApartCalls<'_>,
+    ) -> Result<()> {
         let request = WriteRequest {
             batch: std::mem::take(batch),
             sync: options.sync,
@@ -75,16 +89,22 @@ impl WritePath {
             self.make_room(&leader, &request)?;
             let check = || calls.check.map_or(Ok(()), |check| check());
             contained("a write callback", Severity::NoError, check)?;
-            Ok(leader)
+            let changed = || calls.change.map(|change| changed(&request.batch, change)).transpose();
+            Ok((leader, contained("inplace_callback", Severity::NoError, changed)?))
         });
-        match ready {
-            Ok(_leader) => {
-                let sink = ApartSink { path: self, calls, panicked };
-                let (batch, result) = write_alone(&sink, request);
-                (batch, result.and(sink.panicked.into_inner()))
-            }
-            Err(e) => (request.batch, Err(e)),
-        }
+        let (_leader, changed) = match ready {
+            Ok(ready) => ready,
+            Err(e) => return (request.batch, Err(e)),
+        };
+        let sink = ApartSink { path: self, calls, panicked };
+        let Some(batch) = changed else {
+            let (batch, result) = write_alone(&sink, request);
+            return (batch, result.and(sink.panicked.into_inner()));
+        };
+        let mut own = request.batch;
+        let (batch, result) = write_alone(&sink, WriteRequest { batch, ..request });
+        own.set_sequence(batch.sequence());
+        (own, result.and(sink.panicked.into_inner()))
     }
 }
 
@@ -111,6 +131,19 @@ impl WritePath {
         self.engine.has_unlogged_data.store(true, Ordering::Release);
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
+}
+
+/// The batch that `change` makes of this one, with checksums if this one has them.
+fn changed(batch: &WriteBatch, change: &dyn Fn(&WriteBatch) -> Result<WriteBatch>) -> Result<WriteBatch> {
+    if batch.wal_termination_point().is_some() {
+        return Err(Error::not_supported("a termination point of the WAL in a batch for inplace_callback"));
+    }
+    batch.verify_checksum()?;
+    let mut changed = change(batch)?;
+    if batch.is_protected() {
+        changed.protect(BATCH_PROTECTION_BYTES)?;
+    }
+    Ok(changed)
 }
 
 /// Checks that the options allow a batch that is logged in part.

@@ -50,6 +50,7 @@ mod identity;
 mod idle_families;
 mod info_log;
 mod ingest;
+mod inplace_updates;
 mod invalid_moves;
 mod io_stats;
 mod iterator_uses;
