@@ -20,6 +20,7 @@ mod counts;
 mod embedded;
 mod explain;
 mod filter;
+pub mod flush_block_policy;
 mod index_walker;
 mod inspect;
 mod iter;
@@ -51,9 +52,8 @@ pub use multi_get::{BatchVisitor, LookupPlan, read_plans};
 pub use open::check_readable;
 pub use open_files::OpenFiles;
 pub use options::{
-    BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE, IndexMode,
-    IndexShorteningMode, OptimizeKeyCommonPrefix, TableBuilderOptions, TableReadOptions, TableReadTier,
-    TableReaderOptions,
+    BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, IndexMode, IndexShorteningMode,
+    OptimizeKeyCommonPrefix, TableBuilderOptions, TableReadOptions, TableReadTier, TableReaderOptions,
 };
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};

@@ -4,6 +4,7 @@
 
 use crate::block_source::BlockCache;
 use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateBlockCache};
+use crate::flush_block_policy::FlushBlockPolicyFactoryRef;
 use crate::trace::BlockCacheTracer;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
@@ -182,12 +183,10 @@ pub struct BlockBasedTableOptions {
     pub use_udi_as_primary_index: bool,
     /// Accepted without effect, as in RocksDB 11.12: no table has an index by user code.
     pub index_mode: IndexMode,
-    /// The name of the policy that ends data blocks. Only [`FLUSH_BLOCK_BY_SIZE`] exists.
-    pub flush_block_policy_factory: String,
+    /// Makes the policies that end data blocks. `None`: blocks end by `block_size` and
+    /// `block_size_deviation`, without a call for each entry.
+    pub flush_block_policy_factory: Option<FlushBlockPolicyFactoryRef>,
 }
-
-/// The name of the policy that cuts data blocks at `block_size`, the only one there is.
-pub const FLUSH_BLOCK_BY_SIZE: &str = "FlushBlockBySizePolicyFactory";
 
 impl BlockBasedTableOptions {
     /// The block cache, if there is one and memory of this role is charged to it.
@@ -244,7 +243,7 @@ impl Default for BlockBasedTableOptions {
             user_defined_index_factory: None,
             use_udi_as_primary_index: false,
             index_mode: IndexMode::default(),
-            flush_block_policy_factory: FLUSH_BLOCK_BY_SIZE.to_owned(),
+            flush_block_policy_factory: None,
         }
     }
 }
@@ -295,7 +294,7 @@ esker_base::setters! {
         optional user_defined_index_factory: String;
         use_udi_as_primary_index: bool;
         index_mode: IndexMode;
-        flush_block_policy_factory: String;
+        optional flush_block_policy_factory: FlushBlockPolicyFactoryRef;
     }
 }
 

@@ -12,6 +12,7 @@
 //!  4. Filter and index get keys and blocks in this order: the keys of a block, the block, the keys
 //!     of the next block.
 
+mod block_end;
 mod dictionary;
 mod filter;
 mod index;
@@ -23,6 +24,7 @@ use crate::block_source::BlockKind;
 use crate::building_charge::{BYTES_PER_FILTER_KEY, BuildingCharge};
 use crate::options::{DataBlockIndexType, TableBuilderOptions};
 use crate::warm::Warmer;
+use block_end::BlockEnd;
 use dictionary::{WaitingBlock, WaitingBlocks};
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
@@ -85,6 +87,7 @@ pub struct TableBuilder {
     options: TableBuilderOptions,
     sink: BlockSink,
     data: BlockBuilder,
+    block_end: BlockEnd,
     /// Compresses all blocks. Once there is a dictionary, compresses index blocks only.
     compressor: Compressor,
     /// Compresses data blocks once there is a dictionary.
@@ -156,6 +159,7 @@ impl TableBuilder {
         Ok(TableBuilder {
             sink: BlockSink::new(file, guard, table, (options.statistics.clone(), options.clock.clone())),
             data,
+            block_end: BlockEnd::new(table),
             compressor: Compressor::new(options.compression, &options.compression_opts)?,
             dictionary_compressor: None,
             dictionary: Vec::new(),
@@ -239,7 +243,8 @@ impl TableBuilder {
             let is_older = shared >= user_key.len() && self.data.last_key().len() == internal_key.len();
             self.deleted_runs.add(user_key, SequenceNumber(packed >> 8), value_type, is_older);
         }
-        if self.is_block_full(internal_key, value) {
+        let table = &self.options.table_options;
+        if self.block_end.is_before(internal_key, value, &self.data, table) {
             self.flush_data_block()?;
             if self.waiting.as_ref().is_some_and(WaitingBlocks::is_full) {
                 self.write_waiting(Some(internal_key))?;
@@ -280,32 +285,6 @@ impl TableBuilder {
             return last[shared] < internal_key[shared];
         }
         self.options.icmp.compare(last, internal_key).is_lt()
-    }
-
-    /// Whether the current block must end before this entry. RocksDB's rule: a block ends once it
-    /// has its full size, or if it is nearly full and the entry does not fit. No block reaches 4
-    /// GiB.
-    #[inline]
-    fn is_block_full(&self, internal_key: &[u8], value: &[u8]) -> bool {
-        let table = &self.options.table_options;
-        let size = self.data.size_estimate();
-        if self.data.is_empty() {
-            return false;
-        }
-        if size >= table.block_size {
-            return true;
-        }
-        let mut after = self.data.size_estimate_after(internal_key, value);
-        if after > MAX_BLOCK_BYTES {
-            return true;
-        }
-        if table.block_align {
-            after += TRAILER_BYTES;
-            return after > table.block_size;
-        }
-        let deviation = u64::from(table.block_size_deviation.min(100));
-        let nearly_full = (table.block_size as u64 * (100 - deviation)).div_ceil(100);
-        after > table.block_size && deviation > 0 && size as u64 > nearly_full
     }
 
     /// Begins a data block. Adds the last block to the index, now that the first key behind it is

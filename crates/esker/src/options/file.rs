@@ -20,7 +20,7 @@ use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name, split_map};
 use super::{
-    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FLUSH_BLOCK_BY_SIZE, IndexMode,
+    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FlushBlockPolicyFactoryRef, IndexMode,
     OptimizeKeyCommonPrefix, TargetVersion,
 };
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
@@ -72,7 +72,6 @@ const NEVER_WRITTEN: &[&str] = &[
     "blob_compression_opts",
     "compression_manager",
     "disallow_memtable_writes",
-    "flush_block_policy_factory",
     "async_wal_precreate",
     "background_close_inactive_wals",
     "compaction_verify_record_count",
@@ -310,7 +309,7 @@ fn is_kept(name: &str, raw: &str) -> bool {
         // An OPTIONS file may also name objects of kinds that are not built.
         "wal_filter" | "compression_manager" | "user_defined_index_factory" => is_null(object_name(raw)),
         "sst_partitioner_factory" => Option::<SstPartitionerFactoryRef>::parse(raw).is_ok(),
-        "flush_block_policy_factory" => raw == FLUSH_BLOCK_BY_SIZE,
+        "flush_block_policy_factory" => Option::<FlushBlockPolicyFactoryRef>::parse(raw).is_ok(),
         // The MANIFEST says which families lack timestamps in their tables.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
         _ => true,

@@ -99,9 +99,13 @@ pub use esker_table::cache_options::{
     CacheEntryRoleOptions, CacheUsageOptions, Decision, MetadataCacheOptions, PinningTier,
     PrepopulateBlockCache,
 };
+pub use esker_table::flush_block_policy::{
+    DataBlockInProgress, FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy,
+    FlushBlockPolicyFactory, FlushBlockPolicyFactoryRef,
+};
 pub use esker_table::{
-    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE,
-    FilterPolicy, IndexMode, IndexShorteningMode, OptimizeKeyCommonPrefix,
+    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FilterPolicy, IndexMode,
+    IndexShorteningMode, OptimizeKeyCommonPrefix,
 };
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_latest_options_from,

@@ -23,8 +23,8 @@ use esker_format::compression::CompressionType;
 use esker_format::log::RecordCompressor;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
+use esker_table::DataBlockIndexType;
 use esker_table::cache_options::{CacheUsageOptions, Decision};
-use esker_table::{DataBlockIndexType, FLUSH_BLOCK_BY_SIZE};
 use std::sync::Arc;
 
 /// Default age at which files are compacted, in seconds.
@@ -469,10 +469,6 @@ impl ColumnFamilyOptions {
         refuse_object("user_defined_index_factory", table.user_defined_index_factory.as_ref())?;
         if table.use_udi_as_primary_index {
             return Err(refused("use_udi_as_primary_index", "not built"));
-        }
-        if table.flush_block_policy_factory != FLUSH_BLOCK_BY_SIZE {
-            let why = format!("the only policy is {FLUSH_BLOCK_BY_SIZE}");
-            return Err(refused("flush_block_policy_factory", &why));
         }
         Ok(())
     }

@@ -6,11 +6,14 @@
 use super::cache_text::block_cache_from_string;
 use super::log::LogLine;
 use super::table::option_table;
-use super::value::{ObjectValue, OptionValue, object_name, split_map};
+use super::value::{ObjectValue, OptionValue, is_null, object_name, split_map};
 use esker_base::{Error, Result};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_table::cache_options::{MetadataCacheOptions, PinningTier, PrepopulateBlockCache};
+use esker_table::flush_block_policy::{
+    FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory, FlushBlockPolicyFactoryRef,
+};
 use esker_table::{
     BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FilterPolicy, IndexMode,
     IndexShorteningMode, OptimizeKeyCommonPrefix,
@@ -186,6 +189,21 @@ impl OptionValue for Option<FilterPolicy> {
         FilterPolicy::parse(object_name(text))
     }
     fn print(&self) -> String {
-        self.map_or_else(|| "nullptr".to_owned(), |policy| policy.to_string())
+        self.as_ref().map_or_else(|| "nullptr".to_owned(), |policy| policy.to_string())
+    }
+}
+
+/// Text: the name of a policy. `nullptr` and `FlushBlockBySizePolicyFactory` give the rule by size.
+impl OptionValue for Option<FlushBlockPolicyFactoryRef> {
+    fn parse(text: &str) -> Result<Option<FlushBlockPolicyFactoryRef>> {
+        match object_name(text) {
+            FlushBlockBySizePolicyFactory::NAME => Ok(None),
+            name if is_null(name) => Ok(None),
+            FlushBlockEveryKeyPolicyFactory::NAME => Ok(Some(Arc::new(FlushBlockEveryKeyPolicyFactory))),
+            name => Err(Error::invalid_argument(format!("no built-in policy of blocks is called '{name}'"))),
+        }
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or(FlushBlockBySizePolicyFactory::NAME, |factory| factory.name()).to_owned()
     }
 }

@@ -41,6 +41,7 @@ mod family_names;
 mod file_hints;
 mod filter_counts;
 mod filters;
+mod flush_block_policy;
 mod follower;
 mod foreign_families;
 mod forks;

@@ -273,7 +273,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("sst_partitioner_factory", "refused"),
     ("user_defined_index_factory", "refused"),
     ("use_udi_as_primary_index", "refused"),
-    ("flush_block_policy_factory", "there is one"),
+    ("flush_block_policy_factory", "one entry a block: esker/tests/it/flush_block_policy.rs"),
     ("rate_limiter", "the database would be as slow as it says"),
     ("statistics", "drawn in `draw_db`"),
     ("blob_cache", "drawn with the block cache"),

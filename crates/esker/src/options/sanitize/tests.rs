@@ -116,11 +116,6 @@ fn meaningless_options_are_refused_by_name() {
         "use_udi_as_primary_index",
     );
     refused(
-        |o| o.cf.table.flush_block_policy_factory = "FlushBlockEveryKeyPolicyFactory".into(),
-        ErrorKind::NotSupported,
-        "flush_block_policy_factory",
-    );
-    refused(
         |o| o.cf.read_triggered_compaction_threshold = f64::NAN,
         ErrorKind::InvalidArgument,
         "read_triggered_compaction_threshold",
