@@ -215,7 +215,9 @@ pub use replayer::{ReplayOptions, ReplayedAnswer, ReplayedQuery, Replayer};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
-pub use sst_file_writer::{ExternalSstFileInfo, PreparedFileInfo, SstFileWriter};
+pub use sst_file_writer::{
+    ExternalSstFileInfo, PreparedFileInfo, SstFileWriter, SstFileWriterEmbeddedBlobOptions,
+};
 pub use ttl::{DbWithTtl, TtlIterator};
 pub use txn::{
     IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,

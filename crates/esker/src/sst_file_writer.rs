@@ -5,15 +5,17 @@
 //! Source: RocksDB `table/sst_file_writer.cc`.
 
 use crate::files::{PendingChecksum, checksummed};
-use crate::options::Options;
+use crate::options::{Feature, Options};
 use esker_base::sync::Arc;
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::random;
+use esker_format::blob::BlobIndex;
 use esker_format::file_name::FileType;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::properties::TableProperties;
 use esker_format::wide_column;
+use esker_format::wide_column::stored::{StoredColumns, StoredValue};
 use esker_table::{TableBuilder, TableBuilderOptions, TableFileInfo};
 use std::cmp::Ordering;
 use std::fmt;
@@ -60,10 +62,34 @@ pub struct SstFileWriter {
 struct Current {
     /// The process that owns the file.
     owner: ProcessOwner,
+    /// Bytes from which on a value becomes an embedded blob; `None`: none does.
+    min_blob_size: Option<u64>,
     path: PathBuf,
     builder: TableBuilder,
     checksum: Option<PendingChecksum>,
     info: ExternalSstFileInfo,
+}
+
+/// Options of [`SstFileWriter::open_with_embedded_blobs`]. Start from the defaults. RocksDB's
+/// options of compression are left out: RocksDB 11.8 ignores them, and stores embedded blobs as
+/// they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SstFileWriterEmbeddedBlobOptions {
+    /// Values of this many bytes or more are stored apart. Default: 2048.
+    pub min_blob_size: u64,
+}
+
+impl Default for SstFileWriterEmbeddedBlobOptions {
+    fn default() -> SstFileWriterEmbeddedBlobOptions {
+        SstFileWriterEmbeddedBlobOptions { min_blob_size: 2048 }
+    }
+}
+
+esker_base::setters! {
+    SstFileWriterEmbeddedBlobOptions {
+        min_blob_size: u64;
+    }
 }
 
 /// The contents of a finished table. Bounds are user keys; empty where there are none.
@@ -158,10 +184,60 @@ impl SstFileWriter {
     /// `InvalidArgument` if the last table is not finished, or for an option that cannot be
     /// honoured · `IoError`.
     pub fn open(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        self.open_with(path.as_ref(), None)
+    }
+
+    /// Begins a table as [`open`](Self::open) does. The table stores large values between its data
+    /// blocks, and its entries name their places: the values of `put`, and each column of
+    /// `put_entity`. Merge operands stay in place. RocksDB reads such tables from 11.6 on.
+    ///
+    /// Use it for files that are ingested and read by key: an index over keys and small values
+    /// stays dense. Compactions write the values back into data blocks, or into blob files. Esker
+    /// reads the values of a data block together with the block.
+    ///
+    /// ```
+    /// use esker::options::TargetVersion;
+    /// use esker::{Options, ReadOptions, SstFileReader, SstFileWriter};
+    /// use esker::SstFileWriterEmbeddedBlobOptions;
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let file = dir.join("made.sst");
+    ///
+    /// let mut options = Options::default();
+    /// options.db.compatible_with = TargetVersion::V11;
+    /// options.cf.table.format_version = 7;
+    /// let mut writer = SstFileWriter::new(&options);
+    /// let apart = SstFileWriterEmbeddedBlobOptions::default().min_blob_size(1000);
+    /// writer.open_with_embedded_blobs(&file, &apart)?;
+    /// writer.put("large", [7; 1000])?;
+    /// writer.put("small", "1")?;
+    /// writer.finish()?;
+    ///
+    /// let reader = SstFileReader::open(&options, &file)?;
+    /// let large = reader.get(&ReadOptions::default(), "large")?;
+    /// assert_eq!(large.as_deref(), Some(&[7; 1000][..]));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument` if `format_version` is below 7, `compatible_with` is below 11.x, the last
+    /// table is not finished, or for an option that cannot be honoured · `IoError`.
+    pub fn open_with_embedded_blobs(
+        &mut self,
+        path: impl AsRef<Path>,
+        options: &SstFileWriterEmbeddedBlobOptions,
+    ) -> Result<()> {
+        if self.options.cf.table.format_version < 7 {
+            let what = "Embedded blob SSTs require block-based table format_version >= 7";
+            return Err(Error::invalid_argument(what));
+        }
+        self.options.db.compatible_with.require(Feature::EmbeddedBlobs)?;
+        self.open_with(path.as_ref(), Some(options.min_blob_size))
+    }
+
+    fn open_with(&mut self, path: &Path, min_blob_size: Option<u64>) -> Result<()> {
         if let Some(current) = &self.current {
             return Err(Error::invalid_argument("the file before is not finished").at(current.path.display()));
         }
-        let (path, family) = (path.as_ref().to_owned(), &self.options.cf);
+        let (path, family) = (path.to_owned(), &self.options.cf);
         family.validate_target(&self.options.db)?;
         let env = &self.options.db.env;
         let file = match env.fs.create_writable_file(&path) {
@@ -190,6 +266,7 @@ impl SstFileWriter {
         options.file_creation_time = env.clock.now_seconds();
         options.creation_time = options.file_creation_time;
         options.is_external_file = true;
+        options.embeds_blobs = min_blob_size.is_some();
         let factory = self.options.db.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
         let builder = TableBuilder::new(options, file)?;
@@ -198,7 +275,8 @@ impl SstFileWriter {
             version: VERSION,
             ..ExternalSstFileInfo::default()
         };
-        self.current = Some(Current { owner: ProcessOwner::here(), path, builder, checksum, info });
+        let owner = ProcessOwner::here();
+        self.current = Some(Current { owner, min_blob_size, path, builder, checksum, info });
         Ok(())
     }
 
@@ -295,6 +373,11 @@ impl SstFileWriter {
         if info.num_entries > 0 && icmp.compare_user_keys(user_key, &info.largest_key).is_le() {
             return Err(Error::invalid_argument("Keys must be added in strict ascending order."));
         }
+        let stored = match current.min_blob_size {
+            Some(least) => with_blobs(&mut current.builder, kind, value, least)?,
+            None => None,
+        };
+        let (kind, value) = stored.as_ref().map_or((kind, value), |(kind, value)| (*kind, &value[..]));
         current.builder.add(&key::internal_key(user_key, SequenceNumber::ZERO, kind), value)?;
         if info.num_entries == 0 {
             info.smallest_key = user_key.to_vec();
@@ -342,6 +425,50 @@ impl SstFileWriter {
     }
 }
 
+/// Writes values of `least` bytes or more as embedded blobs. Returns the entry's type and value
+/// with their places; `None` if the entry stays as it is.
+fn with_blobs(
+    builder: &mut TableBuilder,
+    kind: ValueType,
+    value: &[u8],
+    least: u64,
+) -> Result<Option<(ValueType, Vec<u8>)>> {
+    let mut stored = Vec::new();
+    match kind {
+        ValueType::Value if value.len() as u64 >= least => {
+            BlobIndex::Blob(builder.add_embedded_blob(value)?).append_to(&mut stored);
+            Ok(Some((ValueType::BlobIndex, stored)))
+        }
+        ValueType::WideColumnEntity => {
+            let mut entity = StoredColumns::parse(value)?;
+            let mut is_changed = false;
+            for (_, column) in &mut entity.columns {
+                if let StoredValue::Inline(bytes) = *column
+                    && bytes.len() as u64 >= least
+                {
+                    *column = StoredValue::Blob(builder.add_embedded_blob(bytes)?);
+                    is_changed = true;
+                }
+            }
+            entity.append_to(&mut stored)?;
+            Ok(is_changed.then_some((kind, stored)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A bound of the table as readers see it. They see an embedded blob as a value, which sorts behind
+/// its blob index and behind a range deletion from the same key.
+fn as_read(mut bound: Vec<u8>, info: &ExternalSstFileInfo) -> Vec<u8> {
+    let begins_deletion =
+        info.num_range_del_entries > 0 && key::user_key(&bound) == &info.smallest_range_del_key[..];
+    let at = bound.len().saturating_sub(key::TRAILER_BYTES);
+    if let Some(kind) = bound.get_mut(at).filter(|kind| **kind == ValueType::BlobIndex as u8) {
+        *kind = if begins_deletion { ValueType::RangeDeletion } else { ValueType::Value } as u8;
+    }
+    bound
+}
+
 /// Completes the description of a finished table.
 fn describe(
     made: TableFileInfo,
@@ -355,8 +482,8 @@ fn describe(
     properties.key_largest_seqno = Some(made.largest_seqno.0);
     let prepared = PreparedFileInfo {
         file_size: made.file_size,
-        smallest: made.smallest,
-        largest: made.largest,
+        smallest: as_read(made.smallest, &info),
+        largest: as_read(made.largest, &info),
         properties,
     };
     ExternalSstFileInfo {

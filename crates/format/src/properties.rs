@@ -20,6 +20,10 @@ use std::collections::BTreeMap;
 /// for a user's property.
 pub const OLDER_VERSIONS: &str = "esker.older.versions";
 
+/// RocksDB's property of a table with embedded blobs: varint64 of their number, and of their bytes.
+/// Readers need its name only.
+pub const EMBEDDED_BLOB_STATS: &[u8] = b"rocksdb.embedded.blob.stats";
+
 /// Esker's own property of a table that a repair wrote from the readable part of a damaged one: the
 /// file number of that one, in decimal digits.
 pub const SALVAGED_FROM: &str = "esker.salvaged.from";
@@ -315,7 +319,7 @@ impl TableProperties {
 
     /// Whether the table has values in blob records of its own.
     pub fn has_embedded_blobs(&self) -> bool {
-        self.user_collected_properties.contains_key(&b"rocksdb.embedded.blob.stats"[..])
+        self.user_collected_properties.contains_key(EMBEDDED_BLOB_STATS)
     }
 
     /// The properties block with these properties, as RocksDB 7.8 writes it.

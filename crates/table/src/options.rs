@@ -343,6 +343,9 @@ pub struct TableBuilderOptions {
     pub target_file_size: u64,
     /// Makes an ingestible file (all sequences 0, `external_sst_file` properties).
     pub is_external_file: bool,
+    /// Whether [`add_embedded_blob`](crate::TableBuilder::add_embedded_blob) may be called. Needs
+    /// `format_version` 7 or later.
+    pub embeds_blobs: bool,
     /// More properties, under names of the user's.
     pub user_collected_properties: Vec<(Vec<u8>, Vec<u8>)>,
     /// Runs of deleted keys of at least this many entries are recorded in a block of Esker's own,
@@ -394,6 +397,7 @@ impl TableBuilderOptions {
             skip_filters: false,
             target_file_size: 0,
             is_external_file: false,
+            embeds_blobs: false,
             user_collected_properties: Vec::new(),
             deleted_run_block_min_entries: 0,
             long_deleted_run_entries: 0,

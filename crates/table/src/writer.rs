@@ -14,6 +14,7 @@
 
 mod block_end;
 mod dictionary;
+mod embedded;
 mod filter;
 mod index;
 mod sampling;
@@ -26,6 +27,7 @@ use crate::options::{DataBlockIndexType, TableBuilderOptions};
 use crate::warm::Warmer;
 use block_end::BlockEnd;
 use dictionary::{WaitingBlock, WaitingBlocks};
+use embedded::EmbeddedBlobs;
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_cache::Role;
@@ -120,6 +122,7 @@ pub struct TableBuilder {
     seqnos: Option<(u64, u64)>,
     /// Limit on the bytes of an index block, or of the block of range tombstones.
     max_block_bytes: usize,
+    embedded_blobs: EmbeddedBlobs,
     failed: Option<Error>,
 }
 
@@ -181,6 +184,7 @@ impl TableBuilder {
             largest_range_end: Vec::new(),
             seqnos: None,
             max_block_bytes: max_block_bytes(&options),
+            embedded_blobs: EmbeddedBlobs::default(),
             failed: None,
             options,
         })
@@ -526,7 +530,7 @@ impl TableBuilder {
             return Ok(());
         }
         let table = &self.options.table_options;
-        let delta_values = table.format_version >= 4 && !table.block_align;
+        let delta_values = setup::has_delta_values(&self.options);
         let mut top = IndexBuilder::new(table.index_block_restart_interval, delta_values, false);
         if table.format_version >= 8 {
             top = top.in_format_8(setup::stores_index_key_prefixes(&self.options));

@@ -32,6 +32,7 @@ mod delete_files;
 mod deleted_runs;
 mod direct_io;
 mod directories;
+mod embedded_blobs;
 mod entities;
 mod errors;
 mod export;

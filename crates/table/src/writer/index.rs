@@ -25,7 +25,7 @@ impl TableIndex {
     pub(super) fn new(options: &TableBuilderOptions) -> TableIndex {
         let table = &options.table_options;
         let interval = table.index_block_restart_interval;
-        let delta_values = table.format_version >= 4 && !table.block_align;
+        let delta_values = setup::has_delta_values(options);
         let format_8 = (table.format_version >= 8).then(|| setup::stores_index_key_prefixes(options));
         let one_block = |interval, with_first_key| {
             let index = IndexBuilder::new(interval, delta_values, with_first_key);

@@ -20,6 +20,11 @@ pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
             table.format_version
         )));
     }
+    if options.embeds_blobs && table.format_version < 7 {
+        return Err(Error::invalid_argument(
+            "Embedded blob SSTs require block-based table format_version >= 7",
+        ));
+    }
     if table.index_type == IndexType::HashSearch && options.prefix_extractor.is_none() {
         return Err(Error::invalid_argument("index_type kHashSearch needs a prefix_extractor"));
     }
@@ -58,6 +63,12 @@ pub(super) fn stores_key_prefixes(options: &TableBuilderOptions) -> bool {
 /// padding may not share bytes.
 pub(super) fn stores_index_key_prefixes(options: &TableBuilderOptions) -> bool {
     options.table_options.super_block_alignment_size == 0 && stores_key_prefixes(options)
+}
+
+/// Whether index entries may leave out offsets. Embedded blobs lie between data blocks.
+pub(super) fn has_delta_values(options: &TableBuilderOptions) -> bool {
+    let table = &options.table_options;
+    table.format_version >= 4 && !table.block_align && !options.embeds_blobs
 }
 
 /// The smallest deleted run that is written; 0 writes none. Families with timestamps write none,
