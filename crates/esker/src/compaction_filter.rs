@@ -2,6 +2,7 @@
 //!
 //! Semantics are those of RocksDB's `CompactionFilter`.
 
+pub use esker_base::TableFileCreationReason;
 use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::properties::TableProperties;
 use std::collections::BTreeMap;
@@ -100,40 +101,6 @@ pub struct CompactionFilterContext {
     /// The properties of all input tables of the compaction, by path. Empty if the inputs are
     /// memtables, or if a table cannot be opened.
     pub input_table_properties: Arc<BTreeMap<PathBuf, TableProperties>>,
-}
-
-/// The reason for a new table file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum TableFileCreationReason {
-    /// A flush.
-    Flush,
-    /// A compaction.
-    Compaction,
-    /// Replay of the WAL at open.
-    Recovery,
-    /// A file written for later ingestion.
-    Misc,
-}
-
-impl TableFileCreationReason {
-    /// Every value, in RocksDB's order.
-    pub const ALL: &'static [TableFileCreationReason] = &[
-        TableFileCreationReason::Flush,
-        TableFileCreationReason::Compaction,
-        TableFileCreationReason::Recovery,
-        TableFileCreationReason::Misc,
-    ];
-
-    /// RocksDB's words for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            TableFileCreationReason::Flush => "flush",
-            TableFileCreationReason::Compaction => "compaction",
-            TableFileCreationReason::Recovery => "recovery",
-            TableFileCreationReason::Misc => "misc",
-        }
-    }
 }
 
 /// Makes one filter for each (sub)compaction, and on request for each flush.

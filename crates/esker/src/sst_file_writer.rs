@@ -266,6 +266,8 @@ impl SstFileWriter {
         options.file_creation_time = env.clock.now_seconds();
         options.creation_time = options.file_creation_time;
         options.is_external_file = true;
+        options.compaction_style = family.compaction_style;
+        options.num_levels = Some(family.num_levels);
         options.embeds_blobs = min_blob_size.is_some();
         let factory = self.options.db.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);

@@ -17,6 +17,7 @@
 //!     parsing cannot fail.
 
 pub mod builder;
+pub mod custom;
 pub mod fast_local_bloom;
 pub mod legacy_bloom;
 pub mod partitions;
@@ -26,8 +27,12 @@ pub mod ribbon;
 use esker_base::memory::prefetch;
 use esker_base::{hash, xxph3};
 use std::fmt;
+use std::sync::Arc;
 
 pub use builder::{FilterBitsBuilder, FilterKind};
+pub use custom::{
+    CustomFilterBitsBuilder, CustomFilterBitsReader, CustomFilterPolicy, CustomFilterPolicyRef,
+};
 pub use partitions::{FilterPartition, PartitionedFilterBuilder};
 pub use policy::{FilterBuildingContext, FilterPolicy};
 
@@ -78,13 +83,14 @@ impl<'a> FilterProbe<'a> {
 }
 
 /// The parsed metadata of a filter, consistent with the filter's length.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 enum Layout {
     MatchesNothing,
     MatchesEverything,
     FastLocalBloom(fast_local_bloom::FastLocalBloomLayout),
     LegacyBloom(legacy_bloom::LegacyBloomLayout),
     Ribbon(ribbon::RibbonLayout),
+    Custom(Arc<dyn CustomFilterBitsReader>),
 }
 
 impl Layout {
@@ -124,6 +130,14 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         FilterReader { contents, layout }
     }
 
+    /// As `parse`, for a filter that `policy` made. With a policy by user code, its reader answers.
+    pub fn of_policy(contents: B, policy: &CustomFilterPolicyRef) -> FilterReader<B> {
+        match policy.filter_bits_reader(contents.as_ref()) {
+            Some(reader) => FilterReader { contents, layout: Layout::Custom(Arc::from(reader)) },
+            None => FilterReader::parse(contents),
+        }
+    }
+
     /// Whether `key` may have been added. `key` is a prefix, or a user key without its timestamp.
     #[inline]
     pub fn may_match(&self, key: &[u8]) -> bool {
@@ -139,7 +153,23 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
             Layout::LegacyBloom(l) => l.may_match(self.contents.as_ref(), probe.hash32()),
             Layout::MatchesNothing => false,
             Layout::MatchesEverything => true,
+            Layout::Custom(reader) => reader.may_match(self.contents.as_ref(), probe.key),
         }
+    }
+
+    /// Asks a reader by user code for many keys at once. `None`: the filter is a built-in one, to
+    /// be asked key by key.
+    pub fn may_match_many(&self, keys: &[&[u8]]) -> Option<Vec<bool>> {
+        let Layout::Custom(reader) = &self.layout else { return None };
+        let mut answers = vec![true; keys.len()];
+        reader.may_match_many(self.contents.as_ref(), keys, &mut answers);
+        Some(answers)
+    }
+
+    /// Whether a reader by user code answers.
+    #[inline]
+    pub fn is_custom(&self) -> bool {
+        matches!(self.layout, Layout::Custom(_))
     }
 
     /// Prefetches the cache line that the probe will read. Only for `FastLocalBloom`, which has one
@@ -153,7 +183,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
 
     /// Whether the filter can exclude keys. If not, callers skip the filter.
     pub fn is_useful(&self) -> bool {
-        self.layout != Layout::MatchesEverything
+        !matches!(self.layout, Layout::MatchesEverything)
     }
 
     /// The filter's bytes.

@@ -199,11 +199,11 @@ fn key(filter: u32, number: u32) -> [u8; 24] {
 /// Nanoseconds per key to build, per query of one filter, and per query of one of many filters. The
 /// time to make the keys is subtracted.
 fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
-    let context = FilterBuildingContext { format_version: 5, level: None, is_flush: false };
+    let context = FilterBuildingContext::default();
     let start = Instant::now();
     let mut readers = Vec::new();
     for filter in 0..FILTERS {
-        let mut builder = policy.builder(&context).expect("a filter");
+        let mut builder = policy.builder_with_context(&context).expect("a filter");
         for number in 0..KEYS_IN_A_FILTER {
             builder.add_key(&key(filter as u32, number as u32));
         }

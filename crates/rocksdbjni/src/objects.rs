@@ -218,7 +218,7 @@ pub(crate) fn new_table_factory(config: &TableConfig, new: Option<&NewTableConfi
     table.index_block_restart_interval.store(config.index_block_restart_interval).map_err(wrong)?;
     table.metadata_block_size.store(config.metadata_block_size).map_err(wrong)?;
     [table.partition_filters, table.optimize_filters_for_memory, table.use_delta_encoding] = config.filters;
-    table.filter_policy = config.filter_policy.find().map(|filter| filter.0);
+    table.filter_policy = config.filter_policy.find().map(|filter| filter.0.clone());
     table.whole_key_filtering = config.whole_key_filtering;
     table.verify_compression = config.verify_compression;
     table.read_amp_bytes_per_bit.store(config.read_amp_bytes_per_bit).map_err(wrong)?;

@@ -22,7 +22,7 @@ use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle,
 use esker_env::{Clock, RandomAccessFile, StopWatch};
 use esker_format::block::{Block, EntryShape};
 use esker_format::compression::{CompressionType, Decompressor};
-use esker_format::filter::FilterReader;
+use esker_format::filter::{CustomFilterPolicyRef, FilterReader};
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexShape, prepare_for_search};
 use esker_format::key::InternalKeyComparator;
@@ -166,6 +166,8 @@ pub(crate) struct BlockSource {
     /// Whether data and index blocks may store the common prefix of their keys apart (format
     /// version 8).
     pub(crate) has_key_prefixes: bool,
+    /// The policy by user code that reads the table's filter; `None`: the filter is a built-in one.
+    pub(crate) filter_policy: Option<CustomFilterPolicyRef>,
     /// Whether values of a data block may lie elsewhere in the file.
     pub(crate) has_embedded_blobs: bool,
     /// Bytes of the checksum of each entry in memory; 0: none.
@@ -628,7 +630,10 @@ impl BlockSource {
 
     fn block_of(&self, contents: Buffer, kind: BlockKind) -> Result<CachedBlock> {
         if kind == BlockKind::Filter {
-            return Ok(CachedBlock::Filter(FilterReader::parse(contents)));
+            return Ok(CachedBlock::Filter(match &self.filter_policy {
+                None => FilterReader::parse(contents),
+                Some(policy) => FilterReader::of_policy(contents, policy),
+            }));
         }
         let mut block = match kind {
             BlockKind::Data | BlockKind::Index if self.has_key_prefixes => Block::parse_prefixed(contents)?,

@@ -44,7 +44,10 @@ mod writer;
 
 pub use block_source::{BlockCache, CachedBlock, DEFAULT_BLOCK_CACHE_BYTES, default_block_cache};
 pub use counts::count_batch_reads;
-pub use esker_format::filter::FilterPolicy;
+pub use esker_format::filter::{
+    CustomFilterBitsBuilder, CustomFilterBitsReader, CustomFilterPolicy, CustomFilterPolicyRef,
+    FilterBitsBuilder, FilterBuildingContext, FilterPolicy,
+};
 pub use explain::{FoundAt, Touched, TouchedKind};
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;

@@ -236,6 +236,12 @@ impl TableReader {
                 let asked =
                     filter.with(&self.source, BlockKind::Filter, (access.options, access.guard), |block| {
                         let Some(filter) = block.filter() else { return Ok(true) };
+                        if filter.is_custom() {
+                            let keys: KeyBatch<&[u8]> = batch.iter().map(|&key| user_key(key)).collect();
+                            let mut answers = filter.may_match_many(&keys).unwrap_or_default().into_iter();
+                            passed.retain(|_| answers.next().unwrap_or(true));
+                            return Ok(true);
+                        }
                         let mut probes: KeyBatch<FilterProbe<'_>> =
                             batch.iter().map(|&key| FilterProbe::new(user_key(key))).collect();
                         probes.iter_mut().for_each(|probe| filter.prefetch(probe));

@@ -275,6 +275,7 @@ pub(crate) fn first_source(
         traced: traced(options),
         clock: options.clock.clone(),
         has_key_prefixes: footer.format_version >= 8,
+        filter_policy: table.filter_policy.as_ref().and_then(|policy| policy.as_custom()).cloned(),
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
         long_scans: LongScans::default(),
@@ -479,22 +480,22 @@ pub(crate) fn range_tombstones(
     Ok(tombstones)
 }
 
-/// Opens the filter, if the family uses filters and the table has one of a built-in kind.
+/// Opens the filter, if the family uses filters and the table has one of a form that the family's
+/// policy reads.
 fn open_filter(
     source: &BlockSource,
     meta: &MetaIndex,
     options: &TableReaderOptions,
     shape: IndexShape,
 ) -> Result<TableFilter> {
-    if options.table_options.filter_policy.is_none() {
-        return Ok(TableFilter::None);
-    }
-    if let Some(handle) = meta.find(meta_index::FULL_FILTER) {
+    let Some(policy) = &options.table_options.filter_policy else { return Ok(TableFilter::None) };
+    let find = |prefix: &str| meta.find(&format!("{prefix}{}", policy.compatibility_name()));
+    if let Some(handle) = find(meta_index::FULL_FILTER_PREFIX) {
         let residence = Residence::of(Metadata::Unpartitioned, options);
         return Ok(TableFilter::Full(residence.take(source, handle, BlockKind::Filter)?));
     }
     let residence = Residence::of(Metadata::TopLevel, options);
-    match meta.find(meta_index::PARTITIONED_FILTER) {
+    match find(meta_index::PARTITIONED_FILTER_PREFIX) {
         Some(handle) => Ok(TableFilter::Partitioned {
             index: residence.take(source, handle, BlockKind::Index)?,
             // Only the index of data blocks has first keys.

@@ -10,7 +10,9 @@ use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{HistogramStat, Statistics};
 use esker_base::sync::atomic::AtomicU32;
-use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber};
+use esker_base::{
+    CompactionStyle, Error, FileNumber, IoActivity, Result, SequenceNumber, TableFileCreationReason,
+};
 use esker_cache::Role;
 use esker_env::{Clock, SystemClock};
 use esker_format::compression::{CodecOptions, CompressionType};
@@ -104,7 +106,8 @@ pub struct BlockBasedTableOptions {
     pub optimize_key_common_prefix: OptimizeKeyCommonPrefix,
     /// The checksum of blocks.
     pub checksum: ChecksumType,
-    /// The filter to write; `None`: none, and stored ones are ignored.
+    /// The filter to write; `None`: none, and stored ones are ignored. A policy by user code is
+    /// made by [`FilterPolicy::custom`]. Stored filters of another form are ignored.
     pub filter_policy: Option<FilterPolicy>,
     /// Whether whole keys go into the filter.
     pub whole_key_filtering: bool,
@@ -337,6 +340,12 @@ pub struct TableBuilderOptions {
     pub is_bottommost: bool,
     /// Whether a flush writes it.
     pub is_flush: bool,
+    /// The reason for the table, for filter policies.
+    pub reason: TableFileCreationReason,
+    /// How its family is compacted, for filter policies.
+    pub compaction_style: CompactionStyle,
+    /// The number of levels of its family, if known, for filter policies.
+    pub num_levels: Option<i32>,
     /// Whether it gets no filter, whatever the policy says.
     pub skip_filters: bool,
     /// Expected bytes of the file; 0: unknown. Limits the samples of a dictionary in memory.
@@ -394,6 +403,9 @@ impl TableBuilderOptions {
             level: None,
             is_bottommost: false,
             is_flush: false,
+            reason: TableFileCreationReason::Misc,
+            compaction_style: CompactionStyle::default(),
+            num_levels: None,
             skip_filters: false,
             target_file_size: 0,
             is_external_file: false,

@@ -14,7 +14,7 @@ use crate::options::TableBuilderOptions;
 use esker_base::stats::Statistics;
 use esker_cache::{CacheKey, CachePriority};
 use esker_format::block::{Block, EntryShape};
-use esker_format::filter::FilterReader;
+use esker_format::filter::{CustomFilterPolicyRef, FilterReader};
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexShape, prepare_for_search};
 use esker_format::key::InternalKeyComparator;
@@ -33,6 +33,7 @@ pub(crate) struct Warmer {
     metadata: Vec<(BlockHandle, BlockKind, Vec<u8>)>,
     statistics: Option<Arc<Statistics>>,
     protection_bytes: usize,
+    filter_policy: Option<CustomFilterPolicyRef>,
 }
 
 impl Warmer {
@@ -56,6 +57,7 @@ impl Warmer {
             metadata: Vec::new(),
             statistics: options.statistics.clone(),
             protection_bytes: options.block_protection_bytes_per_key,
+            filter_policy: table.filter_policy.as_ref().and_then(|policy| policy.as_custom()).cloned(),
         })
     }
 
@@ -80,7 +82,11 @@ impl Warmer {
         let Some(priority) = self.metadata_priority else { return };
         for (handle, kind, contents) in std::mem::take(&mut self.metadata) {
             if kind == BlockKind::Filter {
-                self.put(handle, CachedBlock::Filter(FilterReader::parse(contents.into())), priority, kind);
+                let filter = match &self.filter_policy {
+                    None => FilterReader::parse(contents.into()),
+                    Some(policy) => FilterReader::of_policy(contents.into(), policy),
+                };
+                self.put(handle, CachedBlock::Filter(filter), priority, kind);
             } else if let Ok(mut block) = Block::parse_prefixed(contents) {
                 prepare_for_search(&mut block, shape, icmp);
                 self.put_entries(handle, (block, shape.entry_shape()), priority, kind);

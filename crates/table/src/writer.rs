@@ -543,7 +543,8 @@ impl TableBuilder {
                 let for_cache = self.warmer.as_ref().map(|_| contents.clone());
                 let handle = self.sink.write_plain(contents)?;
                 warm_later(&mut self.warmer, handle, BlockKind::Filter, for_cache);
-                meta.insert(meta_index::FULL_FILTER, handle);
+                let name = setup::filter_block(meta_index::FULL_FILTER_PREFIX, &self.options);
+                meta.insert(&name, handle);
             }
             FinishedFilter::Partitioned(parts) => {
                 for (separator, contents) in parts {
@@ -558,7 +559,8 @@ impl TableBuilder {
                 let for_cache = self.warmer.as_ref().map(|_| contents.clone());
                 let handle = self.sink.write_plain(contents)?;
                 warm_later(&mut self.warmer, handle, BlockKind::Index, for_cache);
-                meta.insert(meta_index::PARTITIONED_FILTER, handle);
+                let name = setup::filter_block(meta_index::PARTITIONED_FILTER_PREFIX, &self.options);
+                meta.insert(&name, handle);
             }
         }
         self.filter_charge.set(0);

@@ -598,6 +598,9 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options.level = i32::try_from(table.level).ok();
     options.is_bottommost = table.is_bottommost;
     options.is_flush = context.io_priority == IoPriority::High;
+    options.reason = context.reason();
+    options.compaction_style = family.compaction_style;
+    options.num_levels = Some(family.num_levels);
     options.skip_filters = family.optimize_filters_for_hits && table.is_bottommost;
     options.target_file_size = table.target_file_size;
     // With timestamps a deleted key is not gone: older reads see it.

@@ -8,29 +8,28 @@ use super::inplace::InplaceCallback;
 use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
-use super::value::option_enum;
+use super::value::{OptionValue, option_enum};
 use crate::compaction_filter::{CompactionFilter, CompactionFilterFactoryRef};
+pub use esker_base::CompactionStyle;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;
+use esker_base::{Error, Result};
 use esker_format::compression::CompressionType;
 use esker_table::BlockBasedTableOptions;
 use std::sync::Arc;
 
-option_enum! {
-    /// The layout of files in levels.
-    #[derive(Default, PartialOrd, Ord)]
-    pub enum CompactionStyle {
-        /// Sorted runs of growing size, one for each level.
-        #[default]
-        Level = 0, "kCompactionStyleLevel";
-        /// Few sorted runs of similar size, merged together.
-        Universal = 1, "kCompactionStyleUniversal";
-        /// Oldest files are dropped.
-        Fifo = 2, "kCompactionStyleFIFO";
-        /// Files are compacted only by hand.
-        None = 3, "kCompactionStyleNone";
+impl OptionValue for CompactionStyle {
+    fn parse(text: &str) -> Result<CompactionStyle> {
+        let style = CompactionStyle::ALL.iter().find(|style| style.as_str() == text.trim());
+        style.copied().ok_or_else(|| {
+            let names = CompactionStyle::ALL.iter().map(|style| style.as_str()).collect::<Vec<_>>().join(" ");
+            Error::invalid_argument(format!("'{}' is none of {names}", text.trim()))
+        })
+    }
+    fn print(&self) -> String {
+        self.as_str().to_owned()
     }
 }
 

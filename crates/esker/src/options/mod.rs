@@ -104,8 +104,9 @@ pub use esker_table::flush_block_policy::{
     FlushBlockPolicyFactory, FlushBlockPolicyFactoryRef,
 };
 pub use esker_table::{
-    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FilterPolicy, IndexMode,
-    IndexShorteningMode, OptimizeKeyCommonPrefix,
+    BlockBasedTableOptions, BlockCache, BlockSearchType, CustomFilterBitsBuilder, CustomFilterBitsReader,
+    CustomFilterPolicy, CustomFilterPolicyRef, DataBlockIndexType, FilterBitsBuilder, FilterBuildingContext,
+    FilterPolicy, IndexMode, IndexShorteningMode, OptimizeKeyCommonPrefix,
 };
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_latest_options_from,

@@ -17,7 +17,7 @@ fn filters_answer_absent_keys_as_those_of_rocksdb() {
         let mut options = Options::default();
         options.db.create_if_missing = true;
         options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-        options.cf.table.filter_policy = Some(policy);
+        options.cf.table.filter_policy = Some(policy.clone());
         options.cf.table.optimize_filters_for_memory = false;
         let db = Db::open(&options, "/db").unwrap();
         db.put("foo", "foovalue").unwrap();

@@ -28,6 +28,7 @@ mod compaction_wishes;
 mod compat;
 mod compressed_wals;
 mod counted;
+mod custom_filters;
 mod delete_files;
 mod deleted_runs;
 mod direct_io;

@@ -7,6 +7,7 @@
 //!  1. As in RocksDB, a hash is dropped only if it equals the one before it: repetitions of a
 //!     prefix are neighbours. Dropping affects only the size, but the size must be RocksDB's.
 
+use super::custom::CustomFilterBitsBuilder;
 use super::{Layout, fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
 use esker_base::{Error, Result};
 
@@ -28,6 +29,8 @@ pub enum FilterKind {
         /// Thousandths of bits per key that a Bloom filter of the same false positive rate has.
         millibits_per_key: u32,
     },
+    /// By user code.
+    Custom,
 }
 
 /// Hashes of one width, with the state to drop repetitions.
@@ -68,6 +71,7 @@ impl<H: Copy + PartialEq> Hashes<H> {
 enum Collected {
     Wide(Hashes<u64>),
     Legacy(Hashes<u32>),
+    Custom(Box<dyn CustomFilterBitsBuilder>),
 }
 
 /// Builds the filter of one table.
@@ -78,19 +82,27 @@ pub struct FilterBitsBuilder {
     fill_memory: bool,
     /// RocksDB's `detect_filter_construct_corruption`.
     checks: bool,
-    /// A finished filter lacks a key that was added.
-    is_corrupt: bool,
+    /// The fault of a finished filter, such as a key that it lacks.
+    fault: Option<Error>,
     collected: Collected,
 }
 
 impl FilterBitsBuilder {
-    /// A builder without keys.
+    /// A builder without keys. For [`FilterKind::Custom`] call [`custom`](Self::custom): a builder
+    /// of that kind made here writes no filter.
     pub fn new(kind: FilterKind) -> FilterBitsBuilder {
         let collected = match kind {
             FilterKind::LegacyBloom { .. } => Collected::Legacy(Hashes::new()),
             _ => Collected::Wide(Hashes::new()),
         };
-        FilterBitsBuilder { kind, fill_memory: false, checks: false, is_corrupt: false, collected }
+        FilterBitsBuilder { kind, fill_memory: false, checks: false, fault: None, collected }
+    }
+
+    /// A builder by user code.
+    pub fn custom(builder: Box<dyn CustomFilterBitsBuilder>) -> FilterBitsBuilder {
+        let collected = Collected::Custom(builder);
+        let kind = FilterKind::Custom;
+        FilterBitsBuilder { kind, fill_memory: false, checks: false, fault: None, collected }
     }
 
     /// Sets whether each finished filter is asked for all its keys
@@ -103,9 +115,10 @@ impl FilterBitsBuilder {
 
     /// Whether all finished filters were found to be right.
     /// # Errors
-    /// `Corruption`: a filter lacks a key that was added, by a fault of memory or processor.
+    /// `Corruption`: a filter lacks a key that was added, by a fault of memory or processor · the
+    /// error of a check by user code.
     pub fn status(&self) -> Result<()> {
-        if self.is_corrupt { Err(Error::corruption("Corrupted filter content")) } else { Ok(()) }
+        self.fault.clone().map_or(Ok(()), Err)
     }
 
     /// Sets whether Bloom filters use all the memory that the allocator gives them
@@ -127,6 +140,7 @@ impl FilterBitsBuilder {
         match &mut self.collected {
             Collected::Wide(hashes) => hashes.add(key_hash(key)),
             Collected::Legacy(hashes) => hashes.add(legacy_key_hash(key)),
+            Collected::Custom(bits) => bits.add_key(key),
         }
     }
 
@@ -138,6 +152,7 @@ impl FilterBitsBuilder {
             Collected::Legacy(hashes) => {
                 hashes.add_key_and_prefix(legacy_key_hash(key), legacy_key_hash(prefix));
             }
+            Collected::Custom(bits) => bits.add_key_and_alt(key, prefix),
         }
     }
 
@@ -146,6 +161,7 @@ impl FilterBitsBuilder {
         match &self.collected {
             Collected::Wide(hashes) => hashes.entries.len(),
             Collected::Legacy(hashes) => hashes.entries.len(),
+            Collected::Custom(bits) => bits.estimate_entries_added(),
         }
     }
 
@@ -154,6 +170,8 @@ impl FilterBitsBuilder {
         let n = self.num_entries();
         match (self.kind, &self.collected) {
             _ if n == 0 => 0,
+            (_, Collected::Custom(bits)) => bits.calculate_space(n),
+            (FilterKind::Custom, _) => 0,
             (FilterKind::LegacyBloom { bits_per_key }, _) => legacy_bloom::filter_bytes(n, bits_per_key),
             (FilterKind::Ribbon { millibits_per_key }, Collected::Wide(hashes)) => {
                 let first = hashes.entries.first().copied().unwrap_or(0);
@@ -171,7 +189,11 @@ impl FilterBitsBuilder {
 
     /// Number of entries that fit into a filter of `bytes`, by RocksDB's estimate.
     pub fn approximate_num_entries(&self, bytes: usize) -> usize {
+        if let Collected::Custom(bits) = &self.collected {
+            return bits.approximate_num_entries(bytes);
+        }
         match self.kind {
+            FilterKind::Custom => bytes,
             FilterKind::FastLocalBloom { millibits_per_key } => {
                 fast_local_bloom::entries_for(bytes, millibits_per_key)
             }
@@ -182,11 +204,20 @@ impl FilterBitsBuilder {
 
     /// The filter; empty if nothing was added. Empties the builder.
     pub fn finish(&mut self) -> Vec<u8> {
+        if let Collected::Custom(bits) = &mut self.collected {
+            let contents = bits.finish();
+            let checked = bits.maybe_post_verify(&contents);
+            self.fault = self.fault.take().or(checked.err());
+            return contents;
+        }
         let contents = self.build();
-        self.is_corrupt |= self.checks && !self.has_all(&contents);
+        if self.checks && !self.has_all(&contents) {
+            self.fault = Some(Error::corruption("Corrupted filter content"));
+        }
         match &mut self.collected {
             Collected::Wide(hashes) => *hashes = Hashes::new(),
             Collected::Legacy(hashes) => *hashes = Hashes::new(),
+            Collected::Custom(_) => {}
         }
         contents
     }
@@ -223,6 +254,7 @@ impl FilterBitsBuilder {
             (FilterKind::LegacyBloom { bits_per_key }, Collected::Legacy(hashes)) => {
                 legacy_bloom::build(&hashes.entries, bits_per_key)
             }
+            (FilterKind::Custom, _) => Vec::new(),
             (kind, _) => unreachable!("{kind:?} and its hashes are chosen together in `new`"),
         }
     }

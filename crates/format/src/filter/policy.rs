@@ -5,8 +5,10 @@
 //! `table/block_based/filter_policy.cc`.
 #![expect(clippy::cast_possible_truncation, reason = "a sanitized number of bits")]
 
+use super::FilterReader;
 use super::builder::{FilterBitsBuilder, FilterKind};
-use esker_base::{Error, Result};
+use super::custom::CustomFilterPolicyRef;
+use esker_base::{CompactionStyle, Error, Result, TableFileCreationReason};
 use std::fmt;
 
 /// The second part of the name of a filter's block, behind `fullfilter.`, for every policy. Also
@@ -16,30 +18,57 @@ pub const COMPATIBILITY_NAME: &str = "rocksdb.BuiltinBloomFilter";
 const BLOOM_NAMES: [&str; 2] = ["bloomfilter", "rocksdb.BloomFilter"];
 const RIBBON_NAMES: [&str; 2] = ["ribbonfilter", "rocksdb.RibbonFilter"];
 
-/// The filter to write. Every policy reads every kind of filter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The filter to write. Every built-in policy reads every built-in kind of filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterPolicy {
     kind: PolicyKind,
     /// 0: none; else 1000 to 100,000.
     millibits_per_key: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum PolicyKind {
     ReadOnly,
     Bloom,
     Ribbon { bloom_before_level: i32 },
+    Custom(CustomFilterPolicyRef),
 }
 
-/// Facts about a table for its filter policy.
+/// Facts about a table for its filter policy. The default is a table of format version 5, written
+/// outside of any database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FilterBuildingContext {
+pub struct FilterBuildingContext<'a> {
     /// The table's format version.
     pub format_version: u32,
-    /// The table's level, if known and meaningful (leveled and universal compaction).
+    /// The table's level, if known: `level_at_creation`.
     pub level: Option<i32>,
     /// Whether a flush writes it.
     pub is_flush: bool,
+    /// The reason for the table.
+    pub reason: TableFileCreationReason,
+    /// Whether no older data lies below its level.
+    pub is_bottommost: bool,
+    /// How its family is compacted.
+    pub compaction_style: CompactionStyle,
+    /// The number of levels of its family, if known.
+    pub num_levels: Option<i32>,
+    /// Its family; empty if unknown.
+    pub column_family_name: &'a str,
+}
+
+impl Default for FilterBuildingContext<'_> {
+    fn default() -> Self {
+        FilterBuildingContext {
+            format_version: 5,
+            level: None,
+            is_flush: false,
+            reason: TableFileCreationReason::Misc,
+            is_bottommost: false,
+            compaction_style: CompactionStyle::default(),
+            num_levels: None,
+            column_family_name: "",
+        }
+    }
 }
 
 impl FilterPolicy {
@@ -61,6 +90,24 @@ impl FilterPolicy {
     /// Reads filters and writes none.
     pub const fn read_only() -> FilterPolicy {
         FilterPolicy { kind: PolicyKind::ReadOnly, millibits_per_key: 0 }
+    }
+
+    /// A policy by user code.
+    pub fn custom(policy: CustomFilterPolicyRef) -> FilterPolicy {
+        FilterPolicy { kind: PolicyKind::Custom(policy), millibits_per_key: 0 }
+    }
+
+    /// The policy by user code, if it is one.
+    pub fn as_custom(&self) -> Option<&CustomFilterPolicyRef> {
+        match &self.kind {
+            PolicyKind::Custom(policy) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// The name of the filters' form: the second part of the name of a filter's block.
+    pub fn compatibility_name(&self) -> &str {
+        self.as_custom().map_or(COMPATIBILITY_NAME, |policy| policy.compatibility_name())
     }
 
     /// The policy of this name; `None` for the empty string and `nullptr`.
@@ -94,39 +141,55 @@ impl FilterPolicy {
     }
 
     /// The value of the table property `rocksdb.filter.policy`.
-    pub const fn name(&self) -> &'static str {
-        match self.kind {
+    pub fn name(&self) -> &str {
+        match &self.kind {
+            PolicyKind::Custom(policy) => policy.name(),
             PolicyKind::ReadOnly => COMPATIBILITY_NAME,
             PolicyKind::Bloom => BLOOM_NAMES[0],
             PolicyKind::Ribbon { .. } => RIBBON_NAMES[0],
         }
     }
 
-    /// The kind of filter for this table; `None`: write none.
-    pub fn kind_for(&self, context: &FilterBuildingContext) -> Option<FilterKind> {
+    /// The built-in kind of filter for this table; `None`: write none, or user code chooses.
+    pub fn kind_for(&self, context: &FilterBuildingContext<'_>) -> Option<FilterKind> {
         let millibits_per_key = self.millibits_per_key;
         if millibits_per_key == 0 {
             return None;
         }
         let bloom = FilterKind::FastLocalBloom { millibits_per_key };
-        match self.kind {
-            PolicyKind::ReadOnly => None,
+        match &self.kind {
+            PolicyKind::ReadOnly | PolicyKind::Custom(_) => None,
             PolicyKind::Bloom if context.format_version < 5 => {
                 Some(FilterKind::LegacyBloom { bits_per_key: (millibits_per_key + 500) / 1000 })
             }
             PolicyKind::Bloom => Some(bloom),
             PolicyKind::Ribbon { bloom_before_level } => {
                 // i32::MAX means "always Bloom". An unknown level counts as the bottommost one.
-                let level = if context.is_flush { -1 } else { context.level.unwrap_or(i32::MAX - 1) };
-                let is_bloom = level < bloom_before_level;
+                let level = match context.compaction_style {
+                    CompactionStyle::Fifo | CompactionStyle::None => i32::MAX - 1,
+                    _ if context.is_flush => -1,
+                    _ => context.level.unwrap_or(i32::MAX - 1),
+                };
+                let is_bloom = level < *bloom_before_level;
                 Some(if is_bloom { bloom } else { FilterKind::Ribbon { millibits_per_key } })
             }
         }
     }
 
     /// A builder for this table; `None`: write no filter.
-    pub fn builder(&self, context: &FilterBuildingContext) -> Option<FilterBitsBuilder> {
-        self.kind_for(context).map(FilterBitsBuilder::new)
+    pub fn builder_with_context(&self, context: &FilterBuildingContext<'_>) -> Option<FilterBitsBuilder> {
+        match &self.kind {
+            PolicyKind::Custom(policy) => policy.builder_with_context(context),
+            _ => self.kind_for(context).map(FilterBitsBuilder::new),
+        }
+    }
+
+    /// A reader of a filter with these contents.
+    pub fn filter_bits_reader<B: AsRef<[u8]>>(&self, contents: B) -> FilterReader<B> {
+        match &self.kind {
+            PolicyKind::Custom(policy) => FilterReader::of_policy(contents, policy),
+            _ => FilterReader::parse(contents),
+        }
     }
 }
 
@@ -155,7 +218,8 @@ fn millibits(bits_per_key: f64) -> u32 {
 impl fmt::Display for FilterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.bits_per_key();
-        match self.kind {
+        match &self.kind {
+            PolicyKind::Custom(policy) => f.write_str(policy.name()),
             PolicyKind::ReadOnly => f.write_str(COMPATIBILITY_NAME),
             PolicyKind::Bloom => write!(f, "bloomfilter:{bits}:false"),
             PolicyKind::Ribbon { bloom_before_level } => {

@@ -8,6 +8,20 @@ use esker_format::filter::{FilterBitsBuilder, FilterBuildingContext, Partitioned
 use esker_format::index_entry::PartitionedIndexBuilder;
 use esker_format::properties::IndexType;
 
+/// The table's facts for policies and compression managers.
+pub(super) fn building_context(options: &TableBuilderOptions) -> FilterBuildingContext<'_> {
+    FilterBuildingContext {
+        format_version: options.table_options.format_version,
+        level: options.level,
+        is_flush: options.is_flush,
+        reason: options.reason,
+        is_bottommost: options.is_bottommost,
+        compaction_style: options.compaction_style,
+        num_levels: options.num_levels,
+        column_family_name: &options.column_family_name,
+    }
+}
+
 /// Collects the keys of a filter.
 #[derive(Debug)]
 pub(super) struct TableFilterBuilder {
@@ -30,15 +44,11 @@ impl TableFilterBuilder {
     /// `None`: this table has no filter.
     pub(super) fn new(options: &TableBuilderOptions) -> Option<TableFilterBuilder> {
         let table = &options.table_options;
-        let context = FilterBuildingContext {
-            format_version: table.format_version,
-            level: options.level,
-            is_flush: options.is_flush,
-        };
+        let context = building_context(options);
         let has_keys = table.whole_key_filtering || options.prefix_extractor.is_some();
-        let policy = table.filter_policy.filter(|_| has_keys && !options.skip_filters)?;
+        let policy = table.filter_policy.as_ref().filter(|_| has_keys && !options.skip_filters)?;
         let bits = policy
-            .builder(&context)?
+            .builder_with_context(&context)?
             .fill_memory(table.optimize_filters_for_memory)
             .check(table.detect_filter_construct_corruption);
         let prefixes = options.prefix_extractor.clone();

@@ -5,6 +5,7 @@ use esker_base::comparator::KeyOrder;
 use esker_base::hash::xxh3_64;
 use esker_base::{Error, Result};
 use esker_format::compression::{CodecOptions, CompressionType};
+use esker_format::filter::policy::COMPATIBILITY_NAME;
 use esker_format::footer::LATEST_FORMAT_VERSION;
 use esker_format::properties::{IndexType, NO_LSM_INFO, TableProperties, lsm_info};
 
@@ -71,6 +72,13 @@ pub(super) fn has_delta_values(options: &TableBuilderOptions) -> bool {
     table.format_version >= 4 && !table.block_align && !options.embeds_blobs
 }
 
+/// The name of a filter's block: `prefix`, and the name of the filter's form.
+pub(super) fn filter_block(prefix: &str, options: &TableBuilderOptions) -> String {
+    let policy = options.table_options.filter_policy.as_ref();
+    let form = policy.map_or(COMPATIBILITY_NAME, |policy| policy.compatibility_name());
+    format!("{prefix}{form}")
+}
+
 /// The smallest deleted run that is written; 0 writes none. Families with timestamps write none,
 /// because a deletion there concerns one timestamp only.
 pub(super) fn deleted_run_block_min_entries(options: &TableBuilderOptions) -> u64 {
@@ -110,7 +118,7 @@ pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties
         merge_operator_name: or_null(options.merge_operator_name.as_deref()),
         prefix_extractor_name: or_null(options.prefix_extractor.as_ref().map(|e| e.name())),
         property_collectors_names: "[]".to_owned(),
-        filter_policy_name: table.filter_policy.map_or("", |p| p.name()).to_owned(),
+        filter_policy_name: table.filter_policy.as_ref().map_or("", |p| p.name()).to_owned(),
         compression_name: options.compression.property_name().to_owned(),
         compression_options: describe(&options.compression_opts),
         creation_time: options.creation_time,

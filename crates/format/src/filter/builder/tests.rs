@@ -60,7 +60,7 @@ fn a_checked_filter_that_lacks_a_key_is_corrupt() {
         assert!(!built(true).has_all(b""), "{kind:?}: nothing matches");
     }
     let mut damaged = FilterBitsBuilder::new(BLOOM).check(true);
-    damaged.is_corrupt = true;
+    damaged.fault = Some(Error::corruption("Corrupted filter content"));
     damaged.add_key(b"key");
     damaged.finish();
     assert!(damaged.status().unwrap_err().message().contains("filter"), "the state stays");

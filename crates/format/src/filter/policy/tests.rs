@@ -1,7 +1,15 @@
 use super::*;
 
-const TABLE: FilterBuildingContext =
-    FilterBuildingContext { format_version: 5, level: Some(1), is_flush: false };
+const TABLE: FilterBuildingContext = FilterBuildingContext {
+    format_version: 5,
+    level: Some(1),
+    is_flush: false,
+    reason: TableFileCreationReason::Misc,
+    is_bottommost: false,
+    compaction_style: CompactionStyle::Level,
+    num_levels: None,
+    column_family_name: "",
+};
 
 fn parsed(text: &str) -> FilterPolicy {
     FilterPolicy::parse(text).unwrap().unwrap()
@@ -54,6 +62,9 @@ fn the_kind_depends_on_version_and_level() {
     let flush = FilterBuildingContext { level: Some(0), is_flush: true, ..TABLE };
     let unknown = FilterBuildingContext { level: None, ..TABLE };
     let old = FilterBuildingContext { format_version: 4, ..TABLE };
+    let fifo = FilterBuildingContext { compaction_style: CompactionStyle::Fifo, ..flush };
+    assert_eq!(parsed("ribbonfilter:10:0").kind_for(&fifo), Some(ribbon), "RocksDB's rule for FIFO");
+    assert_eq!(parsed("ribbonfilter:10:2147483647").kind_for(&fifo), Some(bloom));
     assert_eq!(parsed("bloomfilter:10").kind_for(&TABLE), Some(bloom));
     assert_eq!(parsed("bloomfilter:9.5").kind_for(&old), Some(FilterKind::LegacyBloom { bits_per_key: 10 }));
     assert_eq!(parsed("bloomfilter:0.1").kind_for(&TABLE), None);
