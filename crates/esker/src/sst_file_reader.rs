@@ -110,6 +110,7 @@ impl SstFileReader {
         let table_options = Arc::new(options.cf.table.clone());
         let mut reader_options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
         reader_options.prefix_extractor.clone_from(&options.cf.prefix_extractor);
+        reader_options.compression_manager.clone_from(&options.cf.compression_manager);
         reader_options.merge_operator.clone_from(&options.cf.merge_operator);
         reader_options.statistics.clone_from(&options.db.statistics);
         reader_options.clock = options.db.env.clock.clone();

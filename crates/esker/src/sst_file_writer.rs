@@ -257,6 +257,7 @@ impl SstFileWriter {
         let (compression, compression_options) = family.compression_for(last_level, 1, is_bottommost);
         options.compression = compression;
         options.compression_opts = compression_options.codec();
+        options.compression_manager = family.compression_manager.clone();
         options.sample_for_compression = family.sample_for_compression;
         options.prefix_extractor = family.prefix_extractor.clone();
         options.merge_operator_name = family.merge_operator.as_ref().map(|m| m.name().to_owned());

@@ -23,6 +23,7 @@
 #[cfg(feature = "bzip2")]
 mod bzip2;
 mod lz4;
+pub mod manager;
 mod snappy;
 #[cfg(feature = "zlib")]
 mod zlib;

@@ -21,6 +21,7 @@ use esker_base::{Buffer, Error, ErrorKind, IoActivity, Result, perf_add, perf_ti
 use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle, Role};
 use esker_env::{Clock, RandomAccessFile, StopWatch};
 use esker_format::block::{Block, EntryShape};
+use esker_format::compression::manager::CustomDecompressor;
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::filter::{CustomFilterPolicyRef, FilterReader};
 use esker_format::handle::BlockHandle;
@@ -140,6 +141,9 @@ impl BlockKind {
     }
 }
 
+/// The code of blocks that are stored as they are.
+const PLAIN: u8 = CompressionType::None as u8;
+
 /// The blocks of one table.
 #[derive(Debug)]
 pub(crate) struct BlockSource {
@@ -150,6 +154,8 @@ pub(crate) struct BlockSource {
     pub(crate) data_decompressor: Decompressor,
     /// The decompressor for all other blocks.
     pub(crate) decompressor: Decompressor,
+    /// Decompresses blocks in place of the two; `None`: the table has built-in codecs only.
+    pub(crate) custom_decompressor: Option<Arc<dyn CustomDecompressor>>,
     pub(crate) cache: Option<Arc<BlockCache>>,
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: CachePriority,
@@ -532,11 +538,11 @@ impl BlockSource {
         kind: BlockKind,
         verify: bool,
     ) -> Result<CachedBlock> {
-        self.contents_kind(&stored, handle, verify)
+        self.contents_code(&stored, handle, verify)
             .and_then(|codec| {
                 stored.truncate(handle.size as usize);
                 match codec {
-                    CompressionType::None => Ok(stored),
+                    PLAIN => Ok(stored),
                     codec => self.decompress(codec, &stored, kind),
                 }
             })
@@ -554,10 +560,10 @@ impl BlockSource {
         kind: BlockKind,
         verify: bool,
     ) -> Result<CachedBlock> {
-        self.contents_kind(stored, handle, verify)
+        self.contents_code(stored, handle, verify)
             .and_then(|codec| {
                 let stored = stored.get(..handle.size as usize).unwrap_or_default();
-                if codec != CompressionType::None {
+                if codec != PLAIN {
                     return self.decompress(codec, stored, kind);
                 }
                 let mut contents = Buffer::new(stored.len());
@@ -570,25 +576,27 @@ impl BlockSource {
             .map_err(|e| self.at(e, handle))
     }
 
-    /// Checks the trailer, and returns the compression type of the contents.
-    fn contents_kind(&self, stored: &[u8], handle: BlockHandle, verify: bool) -> Result<CompressionType> {
+    /// Checks the trailer, and returns the compression code of the contents.
+    fn contents_code(&self, stored: &[u8], handle: BlockHandle, verify: bool) -> Result<u8> {
         if !verify {
-            return CompressionType::from_u8(compression_code(stored)?);
+            return compression_code(stored);
         }
         let checked = perf_time!(block_checksum_time, self.clock, self.guard.check(stored, handle.offset));
         counts::checksum_computed(self.statistics.as_ref(), checked.is_ok());
-        CompressionType::from_u8(checked?)
+        checked
     }
 
-    fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Buffer> {
+    /// Decompresses a block whose code is not [`PLAIN`].
+    fn decompress(&self, code: u8, stored: &[u8], kind: BlockKind) -> Result<Buffer> {
         let decompressor = if kind == BlockKind::Data { &self.data_decompressor } else { &self.decompressor };
         let begun = counts::begin_detailed(self.statistics.as_ref(), &*self.clock);
-        let decompress = || decompressor.decompress_block(codec, stored);
+        let decompress = || match &self.custom_decompressor {
+            None => decompressor.decompress_block(CompressionType::from_u8(code)?, stored),
+            Some(custom) => custom.contents_of(code, stored),
+        };
         let contents = perf_time!(block_decompress_time, self.clock, decompress())?;
-        if codec != CompressionType::None {
-            counts::decompressed(self.statistics.as_ref(), stored.len(), contents.len());
-            counts::end_detailed(begun, Histogram::DecompressionTimesNanos);
-        }
+        counts::decompressed(self.statistics.as_ref(), stored.len(), contents.len());
+        counts::end_detailed(begun, Histogram::DecompressionTimesNanos);
         Ok(contents)
     }
 

@@ -24,6 +24,9 @@ use esker_cache::CachePriority;
 use esker_cache::key::process_unique_identity;
 use esker_env::{CountedRandomAccessFile, RandomAccessFile, ReadCounter};
 use esker_format::block::{Block, BlockCursor};
+use esker_format::compression::manager::{
+    BUILT_IN_COMPRESSION, CompressionManagerRef, CustomDecompressor, parse_compression_name,
+};
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::deleted_runs::{self, DeletedRuns};
 use esker_format::footer::{FOOTER_BYTES, Footer};
@@ -113,8 +116,7 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
         options.icmp = options.icmp.without_timestamp();
     }
     let global_seqno = global_seqno(&properties, options.largest_seqno)?;
-    source.identity = identity(&properties);
-    source.has_embedded_blobs = properties.has_embedded_blobs();
+    source.learn(&properties, footer.format_version, options.compression_manager.as_ref())?;
     if let (Some(handle), true) = (meta.find(meta_index::COMPRESSION_DICT), uses_dictionary(&properties)) {
         let dictionary = read_dictionary(&source, handle)?;
         source.data_decompressor = Decompressor::new(footer.format_version).with_dictionary(dictionary);
@@ -266,6 +268,7 @@ pub(crate) fn first_source(
         guard: footer.guard,
         data_decompressor: Decompressor::new(footer.format_version),
         decompressor: Decompressor::new(footer.format_version),
+        custom_decompressor: None,
         cache: if table.no_block_cache { None } else { table.block_cache.clone() },
         identity: (0, 0),
         index_priority: if high { CachePriority::High } else { CachePriority::Low },
@@ -279,6 +282,24 @@ pub(crate) fn first_source(
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
         long_scans: LongScans::default(),
+    }
+}
+
+impl BlockSource {
+    /// Takes from a table's properties where its blocks are cached, and how they are stored.
+    /// # Errors
+    /// `NotSupported` without a manager for the table's codecs.
+    fn learn(
+        &mut self,
+        properties: &TableProperties,
+        format_version: u32,
+        manager: Option<&CompressionManagerRef>,
+    ) -> Result<()> {
+        self.identity = identity(properties);
+        self.has_embedded_blobs = properties.has_embedded_blobs();
+        self.custom_decompressor =
+            custom_decompressor(&properties.compression_name, format_version, manager)?;
+        Ok(())
     }
 }
 
@@ -349,21 +370,37 @@ pub fn check_readable(p: &TableProperties, format_version: u32, options: &TableR
     if p.udi_is_primary_index {
         return refuse("a user-defined primary index (rocksdb.udi.is.primary.index)");
     }
-    if format_version >= 7 {
-        return check_compression_manager(&p.compression_name);
-    }
-    Ok(())
+    custom_decompressor(&p.compression_name, format_version, options.compression_manager.as_ref()).map(drop)
 }
 
-/// Since format version 7 the compression property names a compression manager:
-/// `Manager;HexCodes;`. Returns an error for unknown managers.
-fn check_compression_manager(name: &str) -> Result<()> {
-    let mut parts = name.split(';');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some("" | "BuiltinV2"), Some(_), Some(_)) => Ok(()),
-        (None | Some(""), None, _) => Ok(()),
-        _ => Err(Error::not_supported(format!("tables of the compression manager '{name}'"))),
+/// The decompressor of a table whose property `rocksdb.compression` is `name`; `None`: its blocks
+/// have built-in codecs. Since format version 7 the property names a compression manager. The
+/// decompressor comes from `manager`, or from one that `manager` finds.
+/// # Errors
+/// `NotSupported` if no manager of that name is at hand.
+fn custom_decompressor(
+    name: &str,
+    format_version: u32,
+    manager: Option<&CompressionManagerRef>,
+) -> Result<Option<Arc<dyn CustomDecompressor>>> {
+    if format_version < 7 || name.is_empty() {
+        return Ok(None);
     }
+    let unknown = || {
+        let needed = name.split(';').next().unwrap_or_default();
+        let what = format!("tables of the compression manager '{name}'");
+        Error::not_supported(format!("{what}: set compression_manager to one that reads '{needed}'"))
+    };
+    let (wanted, _) = parse_compression_name(name).map_err(|_| unknown())?;
+    if matches!(wanted, "" | BUILT_IN_COMPRESSION) {
+        return Ok(None);
+    }
+    let manager = manager.ok_or_else(unknown)?;
+    if manager.compatibility_name() == wanted {
+        return Ok(Some(manager.decompressor()));
+    }
+    let found = manager.find_compatible(wanted).ok_or_else(unknown)?;
+    Ok(Some(found.decompressor()))
 }
 
 fn check_unique_id(p: &TableProperties, options: &TableReaderOptions) -> Result<()> {

@@ -15,6 +15,7 @@ use esker_base::{
 };
 use esker_cache::Role;
 use esker_env::{Clock, SystemClock};
+use esker_format::compression::manager::CompressionManagerRef;
 use esker_format::compression::{CodecOptions, CompressionType};
 use esker_format::filter::FilterPolicy;
 use esker_format::key::InternalKeyComparator;
@@ -312,6 +313,8 @@ pub struct TableBuilderOptions {
     pub compression: CompressionType,
     /// Level and dictionary of the codec.
     pub compression_opts: CodecOptions,
+    /// Makes the table's compressor in place of `compression`; the table then has no dictionary.
+    pub compression_manager: Option<CompressionManagerRef>,
     /// Prefixes for the filter.
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Name of the family's merge operator, for the properties.
@@ -389,6 +392,7 @@ impl TableBuilderOptions {
             table_options,
             compression: CompressionType::None,
             compression_opts: CodecOptions::default(),
+            compression_manager: None,
             prefix_extractor: None,
             merge_operator_name: None,
             column_family_id: 0x7FFF_FFFF,
@@ -433,6 +437,8 @@ pub struct TableReaderOptions {
     pub file_size: u64,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
+    /// Reads blocks of codecs by user code.
+    pub compression_manager: Option<CompressionManagerRef>,
     /// Merges the table's operands; `None`: no operator.
     pub merge_operator: Option<MergeOperatorRef>,
     /// The file's level. Tables of level 0 can have their index and filter pinned.
@@ -486,6 +492,7 @@ impl TableReaderOptions {
             table_options,
             file_size,
             prefix_extractor: None,
+            compression_manager: None,
             merge_operator: None,
             level: None,
             is_last_level: false,

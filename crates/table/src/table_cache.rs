@@ -26,6 +26,7 @@ use esker_base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
 use esker_cache::Role;
 use esker_env::{Clock, FileSystem, RandomAccessFile};
+use esker_format::compression::manager::CompressionManagerRef;
 use esker_format::file_name::{FilePaths, leveldb_table_file_name, table_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::trace::TableReaderCaller;
@@ -44,6 +45,8 @@ pub struct TableCacheOptions {
     pub table_options: Arc<BlockBasedTableOptions>,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
+    /// Reads blocks of codecs by user code.
+    pub compression_manager: Option<CompressionManagerRef>,
     /// Merges the family's operands.
     pub merge_operator: Option<MergeOperatorRef>,
     /// The family's directories.
@@ -228,6 +231,7 @@ impl TableCache {
             meta.file_size,
         );
         options.prefix_extractor = self.options.prefix_extractor.clone();
+        options.compression_manager = self.options.compression_manager.clone();
         options.merge_operator = self.options.merge_operator.clone();
         options.level = file.level;
         options.is_last_level = file.level.is_some_and(|level| level + 1 == self.options.num_levels);

@@ -13,6 +13,7 @@
 //!     of the next block.
 
 mod block_end;
+mod custom_codec;
 mod dictionary;
 mod embedded;
 mod filter;
@@ -26,6 +27,7 @@ use crate::building_charge::{BYTES_PER_FILTER_KEY, BuildingCharge};
 use crate::options::{DataBlockIndexType, TableBuilderOptions};
 use crate::warm::Warmer;
 use block_end::BlockEnd;
+use custom_codec::CustomCodec;
 use dictionary::{WaitingBlock, WaitingBlocks};
 use embedded::EmbeddedBlobs;
 use esker_base::comparator::KeyOrder;
@@ -145,6 +147,7 @@ impl TableBuilder {
             options.compression = CompressionType::Zstd;
         }
         setup::check_options(&options)?;
+        let custom = CustomCodec::new(&mut options)?;
         let table = &options.table_options;
         let guard = BlockGuard {
             checksum_type: table.checksum,
@@ -159,8 +162,11 @@ impl TableBuilder {
         if table.data_block_index_type == DataBlockIndexType::BinaryAndHash {
             data = data.hash_index(table.data_block_hash_table_util_ratio);
         }
+        let mut sink =
+            BlockSink::new(file, guard, table, (options.statistics.clone(), options.clock.clone()));
+        sink.custom = custom;
         Ok(TableBuilder {
-            sink: BlockSink::new(file, guard, table, (options.statistics.clone(), options.clock.clone())),
+            sink,
             data,
             block_end: BlockEnd::new(table),
             compressor: Compressor::new(options.compression, &options.compression_opts)?,
@@ -479,15 +485,22 @@ impl TableBuilder {
             sampler.estimate(self.sink.uncompressed_data, &mut self.properties);
         }
         let format_version = self.options.table_options.format_version;
+        if let Some(custom) = &self.sink.custom {
+            self.properties.compression_options.push_str(&custom.describe());
+            custom.legacy_name().clone_into(&mut self.properties.compression_name);
+        }
         if format_version >= 7 {
             let compression = self.options.compression;
-            self.properties.compression_name =
-                setup::manager_and_codecs(compression, self.sink.any_compressed);
+            self.properties.compression_name = match &self.sink.custom {
+                Some(custom) => custom.compression_name(),
+                None => setup::manager_and_codecs(compression, self.sink.any_compressed),
+            };
             // These properties are new: RocksDB 7.8 does not write them.
             self.properties.key_smallest_seqno = self.seqnos.map(|(low, _)| low);
             self.properties.key_largest_seqno = Some(self.seqnos.map_or(0, |(_, high)| high));
             let blocks = self.properties.num_data_blocks;
-            let bypassed = if compression == CompressionType::None { blocks } else { 0 };
+            let is_plain = compression == CompressionType::None && self.sink.custom.is_none();
+            let bypassed = if is_plain { blocks } else { 0 };
             self.properties.num_data_blocks_compression_bypassed = bypassed;
             self.properties.num_data_blocks_compression_rejected = self.sink.rejected;
         }

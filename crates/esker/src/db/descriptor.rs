@@ -119,6 +119,7 @@ pub(crate) fn family_tables(
         icmp: InternalKeyComparator::new(family.options.comparator.clone()),
         table_options: Arc::new(family.options.table.clone()),
         prefix_extractor: family.options.prefix_extractor.clone(),
+        compression_manager: family.options.compression_manager.clone(),
         merge_operator: family.options.merge_operator.clone(),
         paths,
         open_files: open_files.clone(),

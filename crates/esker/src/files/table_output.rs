@@ -584,6 +584,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     }
     options.compression = table.compression;
     options.compression_opts = table.compression_options.codec();
+    options.compression_manager = family.compression_manager.clone();
     options.sample_for_compression = family.sample_for_compression;
     options.prefix_extractor = family.prefix_extractor.clone();
     options.merge_operator_name = family.merge_operator.as_ref().map(|m| m.name().to_owned());

@@ -149,6 +149,7 @@ impl<'a> Import<'a> {
         }
         let table_options = Arc::new(options.table.clone());
         let mut reader_options = TableReaderOptions::new(self.icmp.clone(), table_options, file_size);
+        reader_options.compression_manager.clone_from(&options.compression_manager);
         reader_options.merge_operator.clone_from(&options.merge_operator);
         let reader = TableReader::open(
             fs.open_random_access(&source, self.engine.options.use_direct_reads)?,

@@ -154,6 +154,7 @@ impl PreparedFile {
         let reader_options = |file_size| {
             let table_options = Arc::new(family_options.table.clone());
             let mut reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
+            reader_options.compression_manager.clone_from(&family_options.compression_manager);
             reader_options.merge_operator.clone_from(&family_options.merge_operator);
             reader_options
         };

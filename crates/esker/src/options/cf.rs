@@ -17,6 +17,7 @@ use esker_base::prefix::SliceTransformRef;
 use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;
 use esker_base::{Error, Result};
 use esker_format::compression::CompressionType;
+use esker_format::compression::manager::CompressionManagerRef;
 use esker_table::BlockBasedTableOptions;
 use std::sync::Arc;
 
@@ -248,9 +249,10 @@ option_struct! {
         /// or your own. As in RocksDB, factories have no text form. Default: none. Fixed.
         table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;
 
-        /// Wraps compressors of tables, by name. Not built: setting it is refused. Default `None`.
-        /// Mutable.
-        compression_manager: Option<String> = None, mutable;
+        /// Makes the compressors and decompressors of tables. Their codes are the program's: reads
+        /// need a manager of the same compatibility name, and tables `format_version` 7 or later.
+        /// Default `None`: the built-in codecs. Mutable, for new tables only.
+        compression_manager: Option<CompressionManagerRef> = None, mutable;
         /// Makes a partitioner for each compaction. The partitioner chooses keys at which tables
         /// end. Default `None`. Fixed.
         sst_partitioner_factory: Option<SstPartitionerFactoryRef> = None, fixed;

@@ -25,6 +25,7 @@ use super::{
 };
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::{FileSystem, replace_file};
+use esker_format::compression::manager::CompressionManagerRef;
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
 use esker_format::options_file::{OptionsFile, OptionsSection, SectionKind};
 use std::path::Path;
@@ -307,7 +308,8 @@ fn is_kept(name: &str, raw: &str) -> bool {
             bool::parse(raw).is_ok_and(|is_set| !is_set)
         }
         // An OPTIONS file may also name objects of kinds that are not built.
-        "wal_filter" | "compression_manager" | "user_defined_index_factory" => is_null(object_name(raw)),
+        "wal_filter" | "user_defined_index_factory" => is_null(object_name(raw)),
+        "compression_manager" => Option::<CompressionManagerRef>::parse(raw).is_ok(),
         "sst_partitioner_factory" => Option::<SstPartitionerFactoryRef>::parse(raw).is_ok(),
         "flush_block_policy_factory" => Option::<FlushBlockPolicyFactoryRef>::parse(raw).is_ok(),
         // The MANIFEST says which families lack timestamps in their tables.

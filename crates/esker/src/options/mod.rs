@@ -91,7 +91,11 @@ pub use esker_env::{
     Clock, Env, FileSystem, IoKind, IoPriority, MemFs, Priority, RateLimiter, RateLimiterMode,
     SstFileManager, SstFileManagerOptions,
 };
-pub use esker_format::compression::CompressionType;
+pub use esker_format::compression::manager::{
+    BUILT_IN_COMPRESSION, CompressionManager, CompressionManagerRef, CustomCompressor, CustomDecompressor,
+    FIRST_CUSTOM_COMPRESSION, LAST_CUSTOM_COMPRESSION,
+};
+pub use esker_format::compression::{CodecOptions, CompressionType};
 pub use esker_format::file_name::FileType;
 pub use esker_format::properties::IndexType;
 pub use esker_format::trailer::ChecksumType;

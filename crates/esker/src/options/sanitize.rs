@@ -20,6 +20,7 @@ use esker_cache::Role;
 use esker_env::descriptors::data_file_limit;
 use esker_env::system::open_files_limit;
 use esker_format::compression::CompressionType;
+use esker_format::compression::manager::BUILT_IN_COMPRESSION;
 use esker_format::log::RecordCompressor;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
@@ -460,7 +461,10 @@ impl ColumnFamilyOptions {
         if self.disallow_memtable_writes {
             return Err(refused("disallow_memtable_writes", "not built"));
         }
-        refuse_object("compression_manager", self.compression_manager.as_ref())?;
+        let own_codecs = self.compression_manager.as_ref().map(|manager| manager.compatibility_name());
+        if own_codecs.is_some_and(|name| name != BUILT_IN_COMPRESSION) && self.table.format_version < 7 {
+            return Err(invalid("compression_manager", "codecs of its own need format_version 7 or later"));
+        }
         let threshold = self.read_triggered_compaction_threshold;
         if !(threshold.is_finite() && threshold >= 0.0) {
             return Err(invalid("read_triggered_compaction_threshold", "must be 0 or greater, and finite"));

@@ -15,6 +15,7 @@ use esker_base::stats::Statistics;
 use esker_base::{Error, Result};
 use esker_env::{RateLimiter, RateLimiterMode};
 use esker_format::compression::CompressionType;
+use esker_format::compression::manager::{BUILT_IN_COMPRESSION, CompressionManagerRef};
 pub(crate) use esker_format::options_file::split_map;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -280,6 +281,22 @@ impl OptionValue for ComparatorRef {
     }
     fn print(&self) -> String {
         self.name().to_owned()
+    }
+}
+
+/// Text: the manager's name. `nullptr` and `BuiltinV2` give the built-in codecs.
+impl OptionValue for Option<CompressionManagerRef> {
+    fn parse(text: &str) -> Result<Option<CompressionManagerRef>> {
+        if object_name(text) == BUILT_IN_COMPRESSION {
+            return Ok(None);
+        }
+        no_built_in(text, "compression manager")
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| "nullptr".to_owned(), |manager| manager.name().to_owned())
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), self.as_ref().map_or("None", |manager| manager.name()).to_owned()));
     }
 }
 

@@ -232,6 +232,7 @@ impl Repair {
         let icmp = InternalKeyComparator::new(family.descriptor.options.comparator.clone());
         let table_options = Arc::new(family.descriptor.options.table.clone());
         let mut options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
+        options.compression_manager.clone_from(&family.descriptor.options.compression_manager);
         options.file_number = number;
         options.largest_seqno = named.map(|(_, largest_seqno)| largest_seqno);
         if named.is_none()

@@ -27,6 +27,7 @@ mod compact_range;
 mod compaction_wishes;
 mod compat;
 mod compressed_wals;
+mod compression_managers;
 mod counted;
 mod custom_filters;
 mod delete_files;

@@ -269,7 +269,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("wal_filter", "a filter drops what the model has"),
     ("persist_stats_to_disk", "a family that no answer shows: esker/tests/it/stats_history.rs"),
     ("disallow_memtable_writes", "refused"),
-    ("compression_manager", "refused"),
+    ("compression_manager", "text makes none"),
     ("sst_partitioner_factory", "refused"),
     ("user_defined_index_factory", "refused"),
     ("use_udi_as_primary_index", "refused"),

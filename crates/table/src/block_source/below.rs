@@ -140,6 +140,7 @@ impl BlockSource {
         };
         has_tier
             && is_whole
+            && self.custom_decompressor.is_none()
             && decompressor.is_self_contained()
             && compression_code(stored).is_ok_and(|code| code != CompressionType::None as u8)
     }

@@ -1,5 +1,6 @@
 //! The file of a table during its writing: appends blocks and their trailers.
 
+use super::custom_codec::CustomCodec;
 use crate::counts::{self, Compressed};
 use crate::options::BlockBasedTableOptions;
 use esker_base::stats::{Histogram, Statistics};
@@ -9,6 +10,9 @@ use esker_format::compression::{CompressionType, Compressor, Decompressor};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::BlockGuard;
 use std::sync::Arc;
+
+/// The code of blocks that are stored as they are.
+const PLAIN: u8 = CompressionType::None as u8;
 
 /// Appends blocks to a file.
 pub(super) struct BlockSink {
@@ -24,6 +28,8 @@ pub(super) struct BlockSink {
     alignment: u64,
     /// Verifies compressed blocks, if the options request it.
     verifier: Option<Decompressor>,
+    /// Compresses blocks in place of the built-in codecs.
+    pub(super) custom: Option<CustomCodec>,
     scratch: Vec<u8>,
     /// Whether any block is stored compressed.
     pub(super) any_compressed: bool,
@@ -53,6 +59,7 @@ impl BlockSink {
                 .unwrap_or(0),
             alignment: if table.block_align { table.block_size as u64 } else { 0 },
             verifier: table.verify_compression.then(|| Decompressor::new(table.format_version)),
+            custom: None,
             scratch: Vec::new(),
             any_compressed: false,
             uncompressed_data: 0,
@@ -82,16 +89,16 @@ impl BlockSink {
         contents: &mut Vec<u8>,
     ) -> Result<(BlockHandle, bool)> {
         self.uncompressed_data += contents.len() as u64;
-        let kind = self.compress(compressor, contents)?;
-        if kind == CompressionType::None && compressor.kind() != CompressionType::None {
+        let code = self.compress(compressor, contents)?;
+        if code == PLAIN && (compressor.kind() != CompressionType::None || self.custom.is_some()) {
             self.rejected += 1;
         }
-        let stored = if kind == CompressionType::None { contents.len() } else { self.scratch.len() };
+        let stored = if code == PLAIN { contents.len() } else { self.scratch.len() };
         let padding = self.padding_before(stored as u64);
         if padding > 0 {
             self.pad(padding)?;
         }
-        let handle = self.write_either(kind, contents)?;
+        let handle = self.write_either(code, contents)?;
         if self.alignment > 0 {
             self.pad((self.alignment - self.offset % self.alignment) % self.alignment)?;
         }
@@ -104,19 +111,22 @@ impl BlockSink {
         compressor: &mut Compressor,
         contents: &mut Vec<u8>,
     ) -> Result<BlockHandle> {
-        let kind = self.compress(compressor, contents)?;
-        self.write_either(kind, contents)
+        let code = self.compress(compressor, contents)?;
+        self.write_either(code, contents)
     }
 
     /// Writes a block as it is.
     pub(super) fn write_plain(&mut self, mut contents: Vec<u8>) -> Result<BlockHandle> {
-        self.write_block(&mut contents, CompressionType::None)
+        self.write_block(&mut contents, PLAIN)
     }
 
-    /// Compresses `contents` into `scratch`. Returns the codec, or `None` if `contents` are to be
-    /// stored as they are.
-    fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
+    /// Compresses `contents` into `scratch`. Returns the codec's code, or [`PLAIN`] if `contents`
+    /// are to be stored as they are.
+    fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<u8> {
         self.scratch.clear();
+        if self.custom.is_some() {
+            return self.compress_by_user_code(contents);
+        }
         let kind = compressor.kind();
         let statistics = self.statistics.as_ref().filter(|_| kind != CompressionType::None);
         let begun = counts::begin_detailed(statistics, &*self.clock);
@@ -129,7 +139,7 @@ impl BlockSink {
         };
         counts::compressed(self.statistics.as_ref(), contents.len(), outcome);
         if !is_compressed {
-            return Ok(CompressionType::None);
+            return Ok(PLAIN);
         }
         if let Some(verifier) = &self.verifier
             && verifier.decompress(kind, &self.scratch)? != contents
@@ -140,25 +150,35 @@ impl BlockSink {
             )));
         }
         self.any_compressed = true;
-        Ok(kind)
+        Ok(kind as u8)
     }
 
-    fn write_either(&mut self, kind: CompressionType, contents: &mut Vec<u8>) -> Result<BlockHandle> {
-        if kind == CompressionType::None {
-            return self.write_block(contents, kind);
+    fn compress_by_user_code(&mut self, contents: &[u8]) -> Result<u8> {
+        let Some(custom) = &mut self.custom else { return Ok(PLAIN) };
+        let begun = counts::begin_detailed(self.statistics.as_ref(), &*self.clock);
+        let code = custom.compress(contents, &mut self.scratch)?;
+        counts::end_detailed(begun, Histogram::CompressionTimesNanos);
+        let outcome = if code == PLAIN { Compressed::Rejected } else { Compressed::To(self.scratch.len()) };
+        counts::compressed(self.statistics.as_ref(), contents.len(), outcome);
+        Ok(code)
+    }
+
+    fn write_either(&mut self, code: u8, contents: &mut Vec<u8>) -> Result<BlockHandle> {
+        if code == PLAIN {
+            return self.write_block(contents, code);
         }
         let mut stored = std::mem::take(&mut self.scratch);
-        let handle = self.write_block(&mut stored, kind);
+        let handle = self.write_block(&mut stored, code);
         self.scratch = stored;
         handle
     }
 
     /// Appends the trailer to `stored` and writes both.
-    fn write_block(&mut self, stored: &mut Vec<u8>, kind: CompressionType) -> Result<BlockHandle> {
+    fn write_block(&mut self, stored: &mut Vec<u8>, code: u8) -> Result<BlockHandle> {
         let _watch =
             StopWatch::start(self.statistics.as_deref(), &*self.clock, Histogram::WriteRawBlockMicros);
         let handle = BlockHandle::new(self.offset, stored.len() as u64);
-        self.guard.append_trailer(stored, 0, kind as u8, self.offset);
+        self.guard.append_trailer(stored, 0, code, self.offset);
         self.file.append(stored)?;
         self.offset += stored.len() as u64;
         Ok(handle)

@@ -101,11 +101,6 @@ fn meaningless_options_are_refused_by_name() {
     refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
     refused(|o| o.cf.disallow_memtable_writes = true, ErrorKind::NotSupported, "disallow_memtable_writes");
     refused(
-        |o| o.cf.compression_manager = Some("mine".into()),
-        ErrorKind::NotSupported,
-        "compression_manager",
-    );
-    refused(
         |o| o.cf.table.user_defined_index_factory = Some("mine".into()),
         ErrorKind::NotSupported,
         "user_defined_index_factory",
