@@ -38,11 +38,11 @@
 //! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
 //! and `cf` (the options), `table_options` (those of tables, by name; their struct is in
 //! `esker_table`), `styles` (of compaction styles), `paths` (directories for tables),
-//! `sst_partitioner`, `compaction_service`, `presets`, `closures`, `write_buffer_manager`,
-//! `file_checksum`, `wal_filter`, `hints`; `read`, `write` and `scan` (per call); `sanitize`
-//! (consistent or refused), `target` (what each RocksDB reads), `set` (changes while the database
-//! runs), `file` (OPTIONS files); `log` (lines of the LOG); `value`, `compression` and `cache_text`
-//! (values as text).
+//! `sst_partitioner`, `compaction_service`, `presets`, `leveldb_options`, `closures`,
+//! `write_buffer_manager`, `file_checksum`, `wal_filter`, `hints`; `read`, `write` and `scan` (per
+//! call); `sanitize` (consistent or refused), `target` (what each RocksDB reads), `set` (changes
+//! while the database runs), `file` (OPTIONS files); `log` (lines of the LOG); `value`,
+//! `compression` and `cache_text` (values as text).
 
 mod cache_text;
 mod cf;
@@ -55,6 +55,7 @@ mod file_checksum;
 mod former;
 mod hints;
 mod inplace;
+mod leveldb_options;
 pub mod log;
 mod offpeak;
 mod paths;
@@ -122,6 +123,7 @@ pub use file_checksum::{
 };
 pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
 pub use inplace::{InplaceCallback, UpdateStatus};
+pub use leveldb_options::{LevelDbOptions, convert_options};
 pub use paths::DbPath;
 pub(crate) use read::{PLAIN, table_read_options};
 pub use read::{ReadOptions, ReadTier, ScanTableFilter, WalReadOptions};

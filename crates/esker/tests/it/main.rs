@@ -60,6 +60,7 @@ mod io_stats;
 mod iterator_uses;
 mod layouts;
 mod leftovers;
+mod leveldb_options;
 mod limits;
 mod listeners;
 mod lock_wal;
