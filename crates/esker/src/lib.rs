@@ -130,6 +130,7 @@
 //! * [`txn`]: the kinds of transactions, and the conflicts that each kind finds; [`observe`]:
 //!   events, statistics, explanations.
 //! * [`builtin`]: RocksDB's stock merge operators.
+//! * [`builtin`]: RocksDB's stock merge operators; [`agg_merge`]: an operator over functions.
 //! * The guide, in `docs/guide`, and a cookbook of programs, in `examples` of this crate.
 //! * `docs/compat`: for each feature of RocksDB, whether Esker reads and writes it, and where it
 //!   differs.
@@ -197,6 +198,7 @@ pub use esker_base::{
 /// Encryption at rest: a file system for [`options::DbOptions::env`].
 #[cfg(feature = "encryption")]
 pub use esker_encryption as encryption;
+pub use esker_format::agg_merge;
 pub use esker_format::builtin;
 pub use esker_format::properties::TableProperties;
 pub use esker_format::unique_id::unique_id_to_human_string;

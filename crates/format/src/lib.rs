@@ -17,6 +17,7 @@
     )
 )]
 
+pub mod agg_merge;
 pub mod blob;
 pub mod block;
 pub mod builtin;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod aborted;
+mod agg_merge;
 mod aging;
 mod atomic_flush;
 mod auto_resume;
