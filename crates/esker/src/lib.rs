@@ -162,6 +162,7 @@ mod replayer;
 mod scan;
 mod schedule;
 mod snapshot;
+mod sorted_run_builder;
 mod sst_file_reader;
 mod sst_file_writer;
 #[cfg(test)]
@@ -216,6 +217,7 @@ pub use repair::{MissingKeys, RepairOptions, RepairSummary, SalvagedTable, repai
 pub use replayer::{ReplayOptions, ReplayedAnswer, ReplayedQuery, Replayer};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};
 pub use snapshot::Snapshot;
+pub use sorted_run_builder::{SortedRunBuilder, SortedRunBuilderOptions};
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
 pub use sst_file_writer::{
     ExternalSstFileInfo, PreparedFileInfo, SstFileWriter, SstFileWriterEmbeddedBlobOptions,

@@ -110,6 +110,7 @@ mod shared;
 mod shared_memory;
 mod should_merge;
 mod small_disks;
+mod sorted_run_builder;
 mod sst_file_manager;
 mod sst_partitioner;
 mod statistics;
