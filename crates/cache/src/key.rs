@@ -1,12 +1,14 @@
 //! Keys of cached values.
 //!
 //! In: the identity of a file (two words that no other file has, such as a table's unique id), and
-//! an offset in the file. Out: 16 bytes.
+//! an offset in the file. Out: 16 bytes. The keys of a table's blocks are RocksDB's, so that both
+//! engines find a block in a dump of a cache. Source: RocksDB `cache/cache_key.cc`, `util/math.h`.
 //!
 //! Invariants
-//!  1. Two offsets of one file never give the same key. Files that share their first word (the
-//!     files of one session) never share a key. Other files share keys by chance only: about one
-//!     pair in 2^64.
+//!  1. Two offsets of one file never give the same key; in a [`BaseCacheKey`], two that are at
+//!     least 4 bytes apart, as those of blocks are. Files that share their first word (the files of
+//!     one session) never share a key. Other files share keys by chance only: about one pair in
+//!     2^64.
 
 #[cfg(not(shuttle))]
 use esker_base::sync::OnceLock;
@@ -40,12 +42,71 @@ impl CacheKey {
         self.0
     }
 
+    /// The key as RocksDB's files have it: the words, little-endian.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let [first, second] = self.0.map(u64::to_le_bytes);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&first);
+        bytes[8..].copy_from_slice(&second);
+        bytes
+    }
+
+    /// The inverse of [`to_bytes`](Self::to_bytes). `None` if these are not 16 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<CacheKey> {
+        let (first, second) = bytes.split_first_chunk()?;
+        let words = [u64::from_le_bytes(*first), u64::from_le_bytes(second.try_into().ok()?)];
+        Some(CacheKey(words))
+    }
+
     /// A 64-bit hash of the key.
     #[inline]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let product = u128::from(self.0[0] ^ seed) * u128::from(self.0[1] ^ 0xA076_1D64_78BD_642F);
         product as u64 ^ (product >> 64) as u64
     }
+}
+
+/// The words that the keys of all blocks of a file are made of. RocksDB: `OffsetableCacheKey`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BaseCacheKey {
+    common: u64,
+    first: u64,
+}
+
+impl BaseCacheKey {
+    /// The words for the file with this identity: a table's unique id, as in the MANIFEST.
+    pub fn new((session, file): (u64, u64)) -> BaseCacheKey {
+        // No file has the key of nothing, unless its identity is nothing.
+        let session = if session == 0 { file } else { session };
+        let (common, first) = (downward(session) ^ file.reverse_bits(), session.reverse_bits());
+        if common == 0 {
+            BaseCacheKey { common: first, first: common }
+        } else {
+            BaseCacheKey { common, first }
+        }
+    }
+
+    /// The key of the block at `offset`. Blocks have at least 5 bytes with their trailers.
+    #[inline]
+    pub const fn block(self, offset: u64) -> CacheKey {
+        CacheKey([self.common, self.first ^ (offset >> 2)])
+    }
+
+    /// The first word of the keys of all blocks. RocksDB: `CommonPrefixSlice`.
+    pub const fn common(self) -> u64 {
+        self.common
+    }
+}
+
+/// The matrix with ones on and above the diagonal of its blocks, over bits: its own inverse.
+/// RocksDB: `DownwardInvolution`.
+fn downward(mut bits: u64) -> u64 {
+    bits ^= bits >> 32;
+    bits ^= (bits & 0xFFFF_0000_FFFF_0000) >> 16;
+    bits ^= (bits & 0xFF00_FF00_FF00_FF00) >> 8;
+    bits ^= (bits & 0xF0F0_F0F0_F0F0_F0F0) >> 4;
+    bits ^= (bits & 0xCCCC_CCCC_CCCC_CCCC) >> 2;
+    bits ^ ((bits & 0xAAAA_AAAA_AAAA_AAAA) >> 1)
 }
 
 /// Makes an identity for a file that has none. No other call in this process returns the same

@@ -27,7 +27,7 @@ pub mod tier;
 pub use cache::{Cache, Guarded, Reservation, TieredCacheOptions};
 pub use contract::{CacheOptions, CachePriority, CacheType, InsertOutcome, MetadataChargePolicy, Visited};
 pub use entry::{Borrowed, Handle};
-pub use key::CacheKey;
+pub use key::{BaseCacheKey, CacheKey};
 pub use outcome::{CacheInserted, Evicted, EvictionCallback, Rejected};
 pub use role::{Role, RoleStats};
 pub use sampler::MissEstimate;

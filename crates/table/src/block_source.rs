@@ -18,7 +18,7 @@ use crate::trace::TracedTable;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::epoch::Guard;
 use esker_base::{Buffer, Error, ErrorKind, IoActivity, Result, perf_add, perf_time};
-use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle, Role};
+use esker_cache::{BaseCacheKey, Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle, Role};
 use esker_env::{Clock, RandomAccessFile, StopWatch};
 use esker_format::block::{Block, EntryShape};
 use esker_format::compression::manager::CustomDecompressor;
@@ -157,7 +157,8 @@ pub(crate) struct BlockSource {
     /// Decompresses blocks in place of the two; `None`: the table has built-in codecs only.
     pub(crate) custom_decompressor: Option<Arc<dyn CustomDecompressor>>,
     pub(crate) cache: Option<Arc<BlockCache>>,
-    pub(crate) identity: (u64, u64),
+    /// The words of the blocks' cache keys.
+    pub(crate) file_key: BaseCacheKey,
     pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
     /// The table's level when it was opened, for counts by level; `u32::MAX`: none.
@@ -186,7 +187,7 @@ impl BlockSource {
     /// The block's cache key.
     #[inline]
     pub(crate) fn key(&self, handle: BlockHandle) -> CacheKey {
-        CacheKey::new(self.identity, handle.offset)
+        self.file_key.block(handle.offset)
     }
 
     /// Gets the block at `handle` from the cache, a tier or the file. `readahead` serves sequential

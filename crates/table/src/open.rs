@@ -20,8 +20,8 @@ use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::stats::{Histogram, Statistics, Ticker, record_in_histogram, record_tick};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Buffer, Error, ErrorKind, Result, SequenceNumber};
-use esker_cache::CachePriority;
 use esker_cache::key::process_unique_identity;
+use esker_cache::{BaseCacheKey, CachePriority};
 use esker_env::{CountedRandomAccessFile, RandomAccessFile, ReadCounter};
 use esker_format::block::{Block, BlockCursor};
 use esker_format::compression::manager::{
@@ -116,6 +116,8 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
         options.icmp = options.icmp.without_timestamp();
     }
     let global_seqno = global_seqno(&properties, options.largest_seqno)?;
+    source.file_key = file_key(&properties);
+    source.has_embedded_blobs = properties.has_embedded_blobs();
     source.learn(&properties, footer.format_version, options.compression_manager.as_ref())?;
     if let (Some(handle), true) = (meta.find(meta_index::COMPRESSION_DICT), uses_dictionary(&properties)) {
         let dictionary = read_dictionary(&source, handle)?;
@@ -270,7 +272,7 @@ pub(crate) fn first_source(
         decompressor: Decompressor::new(footer.format_version),
         custom_decompressor: None,
         cache: if table.no_block_cache { None } else { table.block_cache.clone() },
-        identity: (0, 0),
+        file_key: BaseCacheKey::default(),
         index_priority: if high { CachePriority::High } else { CachePriority::Low },
         index_shape: None,
         statistics: options.statistics.clone(),
@@ -440,13 +442,17 @@ pub(crate) fn global_seqno(
     }
 }
 
-/// The file's identity for cache keys: its unique id, which survives restarts, or an id that this
-/// process makes.
-fn identity(p: &TableProperties) -> (u64, u64) {
-    match unique_id(&p.db_id, &p.db_session_id, p.orig_file_number) {
-        Some([session, file]) => (session, file),
-        None => process_unique_identity(),
-    }
+/// The words of the file's cache keys: of its unique id, which survives restarts, or of an id that
+/// this process makes.
+fn file_key(p: &TableProperties) -> BaseCacheKey {
+    stable_file_key(p).unwrap_or_else(|| BaseCacheKey::new(process_unique_identity()))
+}
+
+/// The words of the cache keys of the table with these properties. `None` if the table does not
+/// name the database and the session that wrote it, as before RocksDB 6.24.
+pub fn stable_file_key(p: &TableProperties) -> Option<BaseCacheKey> {
+    let [session, file] = unique_id(&p.db_id, &p.db_session_id, p.orig_file_number)?;
+    Some(BaseCacheKey::new((session, file)))
 }
 
 /// Whether the table's blocks use its dictionary. Snappy and bzip2 ignore it.

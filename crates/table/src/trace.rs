@@ -173,8 +173,7 @@ impl BlockSource {
         let named = CALLER.with_borrow(Clone::clone);
         let caller = named.as_ref().map_or(TableReaderCaller::UserIterator, |named| named.caller);
         let get = named.as_ref().and_then(|named| named.get.as_ref());
-        let words = self.key(handle).words();
-        let key = [words[0].to_be_bytes(), words[1].to_be_bytes()].concat();
+        let key = self.key(handle).to_bytes();
         sink.add(BlockAccess {
             timestamp: self.clock.now_micros(),
             block_type: block_type as u8,

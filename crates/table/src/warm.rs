@@ -12,7 +12,7 @@ use crate::cache_options::PrepopulateBlockCache;
 use crate::counts;
 use crate::options::TableBuilderOptions;
 use esker_base::stats::Statistics;
-use esker_cache::{CacheKey, CachePriority};
+use esker_cache::{BaseCacheKey, CachePriority};
 use esker_format::block::{Block, EntryShape};
 use esker_format::filter::{CustomFilterPolicyRef, FilterReader};
 use esker_format::handle::BlockHandle;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Warmer {
     cache: Arc<BlockCache>,
-    identity: (u64, u64),
+    file_key: BaseCacheKey,
     data_priority: CachePriority,
     /// `None` if readers do not get index and filter through the cache.
     metadata_priority: Option<CachePriority>,
@@ -51,7 +51,7 @@ impl Warmer {
         let of_metadata = if high { CachePriority::High } else { CachePriority::Low };
         Some(Warmer {
             cache,
-            identity: (session, file),
+            file_key: BaseCacheKey::new((session, file)),
             data_priority,
             metadata_priority: table.cache_index_and_filter_blocks.then_some(of_metadata),
             metadata: Vec::new(),
@@ -113,7 +113,7 @@ impl Warmer {
 
     fn put(&self, handle: BlockHandle, block: CachedBlock, priority: CachePriority, kind: BlockKind) {
         let charge = block.memory_usage();
-        let key = CacheKey::new(self.identity, handle.offset);
+        let key = self.file_key.block(handle.offset);
         let inserted = self.cache.insert(key, block, charge, priority, kind.role());
         let outcome = inserted.ok().map(|inserted| inserted.outcome);
         counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);

@@ -149,6 +149,45 @@ fn binary(path: &Path) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| reader.read().expect("whole")).collect()
 }
 
+/// A dump of one engine's cache is of use to the other, because blocks have the same keys.
+#[test]
+fn blocks_of_a_table_have_the_same_cache_keys_in_both_engines() {
+    if !is_there() {
+        return;
+    }
+    let dir = TempDir::new("traces-cache-keys");
+    let (path, theirs, ours) = (dir.join("db"), dir.join("theirs"), dir.join("ours"));
+    let keys = || (0..40).map(|i| format!("{:03}", i * 20));
+    let peer = rocksdb(&path);
+    for i in 0..800 {
+        let (key, value) = (format!("{i:03}").into_bytes(), vec![b'v'; 200]);
+        peer.write(&[PeerOp::Put { family: "other".to_owned(), key, value }], WriteFlags::default())
+            .expect("written");
+    }
+    peer.flush("other").expect("flushed");
+    peer.start_trace(TraceOf::BlockCache, &theirs).expect("begins");
+    keys().for_each(|key| assert!(peer.get("other", key.as_bytes(), None).expect("read").is_some()));
+    peer.end_trace(TraceOf::BlockCache).expect("ends");
+    drop(peer);
+    let (db, family) = esker(&path);
+    let writer = new_file_trace_writer(&Env::default(), &ours).expect("made");
+    db.start_block_cache_trace(&BlockCacheTraceOptions::default(), writer).expect("begins");
+    keys().for_each(|key| assert!(db.get_cf(&family, key).expect("read").is_some()));
+    db.end_block_cache_trace().expect("ends");
+    let blocks = |path: &Path| -> Vec<Vec<u8>> {
+        let access = |record: Vec<u8>| {
+            let frame = TraceFrame::decode(&record).expect("whole");
+            let access = BlockAccess::decode(&frame).expect("whole");
+            (access.block_type == 9).then(|| access.block_key.to_vec())
+        };
+        binary(path).into_iter().filter_map(access).collect()
+    };
+    let (theirs, ours) = (blocks(&theirs), blocks(&ours));
+    assert_eq!(ours, theirs);
+    let different = ours.iter().collect::<std::collections::BTreeSet<_>>();
+    assert!(ours.len() == 40 && different.len() > 20, "{} blocks", different.len());
+}
+
 #[test]
 fn both_record_the_same_accesses_to_blocks_and_kinds_of_io() {
     if !is_there() {
