@@ -23,9 +23,10 @@ use crate::outcome::{CacheInserted, EvictionCallback, Rejected};
 use crate::role::{Role, RoleStats};
 use crate::sampler::Sampler;
 use crate::tier::Lower;
+use crate::watch::AccessWatch;
 use esker_base::buffer;
 use esker_base::sync::epoch::Guard;
-use esker_base::sync::{Arc, OnceLock};
+use esker_base::sync::{Arc, Mutex, OnceLock, Weak};
 use esker_base::{Error, Result};
 use std::fmt;
 use std::ops::Deref;
@@ -70,6 +71,7 @@ pub struct Cache<V: Send + Sync + 'static> {
     lower: Option<Arc<Lower<V>>>,
     sampler: Option<Box<Sampler>>,
     charged: OnceLock<ChargedCache<V>>,
+    pub(crate) watches: Mutex<Vec<Weak<dyn AccessWatch>>>,
 }
 
 #[expect(
@@ -135,7 +137,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         };
         let sampler = options.estimates_misses.then(|| Box::new(Sampler::new(options.capacity)));
         let (flights, charged) = (Flights::default(), OnceLock::new());
-        Ok(Cache { inner, flights, cache_type: options.cache_type, lower, sampler, charged })
+        let watches = Mutex::new(Vec::new());
+        Ok(Cache { inner, flights, cache_type: options.cache_type, lower, sampler, charged, watches })
     }
 
     /// The kind of cache.

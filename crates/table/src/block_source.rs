@@ -14,7 +14,7 @@ use crate::embedded;
 use crate::long_scan::LongScans;
 use crate::options::{TableReadOptions, TableReadTier};
 use crate::readahead::{ReadPace, Readahead, ReadaheadState};
-use crate::trace::TracedTable;
+use crate::trace::{self, TracedTable};
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::epoch::Guard;
 use esker_base::{Buffer, Error, ErrorKind, IoActivity, Result, perf_add, perf_time};
@@ -403,6 +403,9 @@ impl BlockSource {
     fn begin_read(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Result<()> {
         if self.cache.is_some() {
             counts::cache_miss(self.statistics.as_ref(), kind, self.level);
+            if trace::is_watched() {
+                self.tell_of_lookup(handle, kind, None);
+            }
         }
         if options.read_tier == TableReadTier::BlockCache {
             return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));

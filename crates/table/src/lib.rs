@@ -34,6 +34,7 @@ mod reader;
 mod residence;
 pub mod salvage;
 mod scans_ahead;
+mod sim_cache;
 mod table_cache;
 pub mod tier;
 pub mod trace;
@@ -61,5 +62,6 @@ pub use options::{
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
+pub use sim_cache::SimCache;
 pub use table_cache::{ReadLatencies, TableCache, TableCacheOptions, TableFile};
 pub use writer::{EndedBlock, TableBuilder, TableFileInfo};

@@ -7,7 +7,7 @@
 //! once, for its thread: gets only while their database is traced, jobs always.
 //!
 //! Invariants
-//!  1. `UNDER_WAY` counts the tracers that have a sink.
+//!  1. `UNDER_WAY` counts the tracers that have a sink, and the simulations of caches.
 //!  2. An access whose thread has named no operation is one of an iterator.
 
 use crate::block_source::{BlockKind, BlockSource, CachedBlock};
@@ -23,8 +23,24 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-/// Databases whose accesses are traced.
+/// Databases whose accesses are traced, and simulations that see accesses.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Begins to tell of accesses, until [`end_watching`].
+pub(crate) fn begin_watching() {
+    UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Takes back one [`begin_watching`].
+pub(crate) fn end_watching() {
+    UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether somebody may want to know of accesses.
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    UNDER_WAY.load(Ordering::Relaxed) > 0
+}
 
 /// Takes the accesses of one database. Called under a lock, from any thread.
 pub trait BlockAccessSink: Send {
@@ -137,8 +153,8 @@ impl Drop for CallerScope {
 }
 
 impl BlockSource {
-    /// Gives an access to the trace, if there is one. `is_hit`: the cache or a tier below had the
-    /// block. `no_insert`: a block that was read does not go into the cache.
+    /// Gives an access to the trace and to simulations, if there are any. `is_hit`: the cache or a
+    /// tier below had the block. `no_insert`: a block that was read does not go into the cache.
     #[inline]
     pub(crate) fn trace_access(
         &self,
@@ -148,7 +164,7 @@ impl BlockSource {
         is_hit: bool,
         no_insert: bool,
     ) {
-        if UNDER_WAY.load(Ordering::Relaxed) > 0 {
+        if is_watched() {
             self.add_access(handle, kind, block, (is_hit, no_insert));
         }
     }
@@ -161,6 +177,11 @@ impl BlockSource {
         block: &CachedBlock,
         (is_cache_hit, no_insert): (bool, bool),
     ) {
+        match (is_cache_hit, no_insert) {
+            (true, _) => self.tell_of_lookup(handle, kind, Some(block.memory_usage())),
+            (false, false) => self.tell_of_addition(handle, kind, block.memory_usage()),
+            (false, true) => {}
+        }
         let Some(table) = &self.traced else { return };
         let block_type = match kind {
             BlockKind::Data => TraceKind::DataBlock,

@@ -9,6 +9,7 @@ use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::options::{TableReadOptions, TableReadTier};
 use crate::reader::TableReader;
+use crate::trace;
 use esker_base::Result;
 use esker_base::sync::atomic::Ordering;
 use esker_format::handle::BlockHandle;
@@ -125,6 +126,9 @@ impl TableReader {
 
     /// Erases a block. Returns whether it was in the cache.
     fn erase(&self, handle: BlockHandle) -> bool {
+        if trace::is_watched() {
+            self.source.tell_of_erasure(handle);
+        }
         self.source.cache.as_ref().is_some_and(|cache| cache.erase(&self.source.key(handle)))
     }
 }

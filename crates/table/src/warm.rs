@@ -11,6 +11,7 @@ use crate::block_source::{BlockCache, BlockKind, CachedBlock, protect};
 use crate::cache_options::PrepopulateBlockCache;
 use crate::counts;
 use crate::options::TableBuilderOptions;
+use crate::trace;
 use esker_base::stats::Statistics;
 use esker_cache::{BaseCacheKey, CachePriority};
 use esker_format::block::{Block, EntryShape};
@@ -114,6 +115,9 @@ impl Warmer {
     fn put(&self, handle: BlockHandle, block: CachedBlock, priority: CachePriority, kind: BlockKind) {
         let charge = block.memory_usage();
         let key = self.file_key.block(handle.offset);
+        if trace::is_watched() {
+            self.cache.each_watch(|watch| watch.added(&key, charge));
+        }
         let inserted = self.cache.insert(key, block, charge, priority, kind.role());
         let outcome = inserted.ok().map(|inserted| inserted.outcome);
         counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);

@@ -109,6 +109,7 @@ mod settled;
 mod shared;
 mod shared_memory;
 mod should_merge;
+mod sim_cache;
 mod small_disks;
 mod sorted_run_builder;
 mod sst_file_manager;

@@ -33,6 +33,7 @@ impl BlockSource {
         match cache.lookup(&key) {
             Some(block) => {
                 counts::cache_hit(self.statistics.as_ref(), kind, self.level, || block.memory_usage());
+                self.trace_access(handle, kind, &block, true, false);
                 Started::Found(block)
             }
             None => Started::Missed(cache.look_below(&key, options.fill_cache)),
