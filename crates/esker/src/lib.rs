@@ -129,7 +129,6 @@
 //! * [`options`]: every option, its unit, its default, and when it may change.
 //! * [`txn`]: the kinds of transactions, and the conflicts that each kind finds; [`observe`]:
 //!   events, statistics, explanations.
-//! * [`builtin`]: RocksDB's stock merge operators.
 //! * [`builtin`]: RocksDB's stock merge operators; [`agg_merge`]: an operator over functions.
 //! * The guide, in `docs/guide`, and a cookbook of programs, in `examples` of this crate.
 //! * `docs/compat`: for each feature of RocksDB, whether Esker reads and writes it, and where it
@@ -139,6 +138,7 @@
 #![warn(missing_docs)]
 
 mod backup;
+mod cache_dump;
 mod cf;
 mod checkpoint;
 mod compact;
@@ -183,6 +183,10 @@ mod write;
 pub use backup::{
     BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, ExcludeFilesCallback,
     RestoreMode, RestoreOptions,
+};
+pub use cache_dump::{
+    CacheDumpOptions, CacheDumpReader, CacheDumpWriter, CacheDumpedLoader, CacheDumper,
+    from_file_cache_dump_reader, to_file_cache_dump_writer,
 };
 pub use db::{
     AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnsCursor,

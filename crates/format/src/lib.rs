@@ -21,6 +21,7 @@ pub mod agg_merge;
 pub mod blob;
 pub mod block;
 pub mod builtin;
+pub mod cache_dump;
 pub mod compaction_progress;
 pub mod compaction_service;
 pub mod compression;

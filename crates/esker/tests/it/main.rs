@@ -15,6 +15,7 @@ mod blobs;
 mod block_cache;
 mod block_limits;
 mod block_protection;
+mod cache_dump;
 mod cache_tiers;
 mod called_off;
 mod changed_super_versions;
