@@ -159,8 +159,11 @@ fn compressed_options<'a>(
             "compression_level" => {
                 options.compression_opts.level = i32::parse(value).map_err(|e| e.at(name))?;
             }
-            // Both options cut blocks into chunks for an allocator's bins. Esker cuts no chunks.
-            "enable_custom_split_merge" | "compress_format_version" => {}
+            "enable_custom_split_merge" => {
+                options.enable_custom_split_merge = bool::parse(value).map_err(|e| e.at(name))?;
+            }
+            // The version of a form that cuts blocks into chunks. Esker cuts no chunks.
+            "compress_format_version" => {}
             "do_not_compress_roles" => options.do_not_compress_roles = roles(value)?,
             _ => set_cache_option(&mut options.cache, name, value).map_err(|e| e.at(name))?,
         }

@@ -44,6 +44,9 @@ pub struct CompressedSecondaryCacheOptions {
     pub compression_opts: CodecOptions,
     /// Roles stored uncompressed.
     pub do_not_compress_roles: Vec<Role>,
+    /// Accepted without effect: each block is stored whole, and charged by its bytes. RocksDB cuts
+    /// blocks into chunks of sizes that its allocator has. Default false.
+    pub enable_custom_split_merge: bool,
 }
 
 impl Default for CompressedSecondaryCacheOptions {
@@ -53,6 +56,7 @@ impl Default for CompressedSecondaryCacheOptions {
             compression_type: CompressionType::Lz4,
             compression_opts: CodecOptions::default(),
             do_not_compress_roles: vec![Role::FilterBlock],
+            enable_custom_split_merge: false,
         }
     }
 }

@@ -33,7 +33,8 @@ fn tiers_are_made_from_text() {
     let below = cache("capacity=4M;secondary_cache=compressed_secondary_cache://capacity=2M");
     assert_eq!(below.secondary().unwrap().capacity(), 2 << 20);
     let braces = "{capacity=4M;secondary_cache={id=compressed_secondary_cache;capacity=2M;\
-                  compression_type=kZSTD;do_not_compress_roles=FilterBlock:IndexBlock}}";
+                  compression_type=kZSTD;do_not_compress_roles=FilterBlock:IndexBlock;\
+                  enable_custom_split_merge=true}}";
     assert_eq!(cache(braces).secondary().unwrap().name(), "CompressedSecondaryCache");
     let shared =
         cache("{id=auto_hyper_clock_cache;capacity=8M;compressed_secondary_ratio=0.25;adm_policy=allow_all}");
@@ -68,6 +69,10 @@ fn unknown_and_wrong_values_are_named() {
         (
             "capacity=1M;secondary_cache=compressed_secondary_cache://compression_type=kXpressCompression",
             "Xpress",
+        ),
+        (
+            "{capacity=1M;compressed_secondary_cache={enable_custom_split_merge=perhaps}}",
+            "enable_custom_split_merge",
         ),
         ("capacity=1M;compressed_secondary_ratio=1.5", "1.5"),
         ("capacity=1M;compressed_secondary_ratio=0.5;adm_policy=three_queue", "three_queue"),
