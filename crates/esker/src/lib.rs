@@ -207,27 +207,28 @@ pub use esker_format::agg_merge;
 pub use esker_format::builtin;
 pub use esker_format::properties::TableProperties;
 pub use esker_format::unique_id::unique_id_to_human_string;
-///
-/// # Ok::<_, esker::Error>(())
-/// # let dir = esker_testkit::TempDir::new("doc");
-/// (0..4).try_for_each(|_| db.get("esker").map(|_| ()))?;
+pub use esker_format::write_batch::{BatchOp, WalTerminationPoint, WriteBatch};
 /// Two sizes beside the cache in use:
+///
 /// ```
-/// assert_eq!((large.hit_counter(), large.miss_counter()), (3, 1));
-/// db.flush()?;
-/// db.put("esker", "gravel")?;
-/// let cache = Arc::new(BlockCache::new(&CacheOptions::with_capacity(8 << 20))?);
-/// let db = Db::open(&options, dir.path())?;
-/// let large = SimCache::new(&cache, 64 << 20, -1)?;
-/// let mut options = Options::new().create_if_missing(true);
-/// let small = SimCache::new(&cache, 1 << 20, -1)?;
-/// options.cf.table.block_cache = Some(cache);
-/// println!("1 MiB:\n{small}64 MiB:\n{large}");
 /// use esker::options::{BlockCache, CacheOptions};
 /// use esker::{Db, Options, SimCache};
 /// use std::sync::Arc;
-pub use esker_format::write_batch::{BatchOp, WalTerminationPoint, WriteBatch};
-pub use esker_format::write_batch::{BatchOp, WriteBatch};
+/// # let dir = esker_testkit::TempDir::new("doc");
+///
+/// let cache = Arc::new(BlockCache::new(&CacheOptions::with_capacity(8 << 20))?);
+/// let small = SimCache::new(&cache, 1 << 20, -1)?;
+/// let large = SimCache::new(&cache, 64 << 20, -1)?;
+/// let mut options = Options::new().create_if_missing(true);
+/// options.cf.table.block_cache = Some(cache);
+/// let db = Db::open(&options, dir.path())?;
+/// db.put("esker", "gravel")?;
+/// db.flush()?;
+/// (0..4).try_for_each(|_| db.get("esker").map(|_| ()))?;
+/// assert_eq!((large.hit_counter(), large.miss_counter()), (3, 1));
+/// println!("1 MiB:\n{small}64 MiB:\n{large}");
+/// # Ok::<_, esker::Error>(())
+/// ```
 pub use esker_table::SimCache;
 pub use esker_table::{AheadCounts, ScanRanges};
 pub use explain::ExplainScan;

@@ -116,8 +116,6 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
         options.icmp = options.icmp.without_timestamp();
     }
     let global_seqno = global_seqno(&properties, options.largest_seqno)?;
-    source.file_key = file_key(&properties);
-    source.has_embedded_blobs = properties.has_embedded_blobs();
     source.learn(&properties, footer.format_version, options.compression_manager.as_ref())?;
     if let (Some(handle), true) = (meta.find(meta_index::COMPRESSION_DICT), uses_dictionary(&properties)) {
         let dictionary = read_dictionary(&source, handle)?;
@@ -297,7 +295,7 @@ impl BlockSource {
         format_version: u32,
         manager: Option<&CompressionManagerRef>,
     ) -> Result<()> {
-        self.identity = identity(properties);
+        self.file_key = file_key(properties);
         self.has_embedded_blobs = properties.has_embedded_blobs();
         self.custom_decompressor =
             custom_decompressor(&properties.compression_name, format_version, manager)?;
