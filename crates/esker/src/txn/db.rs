@@ -8,17 +8,19 @@
 //!  2. Every family that can be written to has its lock table before any caller gets a handle to
 //!     it.
 
-use super::batch_index::{WriteBatchWithIndex, no_timestamps};
+use super::batch_index::WriteBatchWithIndex;
 use super::counts::OpCounts;
-use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
+use super::direct_writes::DirectWrites;
+use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use super::pessimistic::{PessimisticCore, Transaction};
-use super::timestamps::{check_timestamps, has_timestamps, is_timestamped};
+use super::secondary_index::check_policy;
+use super::timestamps::{check_timestamps, is_timestamped};
 use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
 use crate::snapshot::Snapshot;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, Result};
-use esker_format::write_batch::{BatchOp, WriteBatch};
+use esker_format::write_batch::BatchOp;
 use esker_lock::{
     DeadlockPath, Endpoint, FamilyOptions, LockClock, LockCounters, LockInfo, LockManager,
     LockManagerOptions, LockMode, Locker, Locking, Timeout, WaitInfo,
@@ -38,6 +40,10 @@ pub(super) struct TransactionDbShared {
     pub(super) db: Db,
     pub(super) locks: LockManager,
     pub(super) options: TransactionDbOptions,
+    /// Whether a write of a transaction is a lock and an op, without more work: the policy is
+    /// `WriteCommitted`, and there are no secondary indices.
+    pub(super) has_plain_writes: bool,
+    pub(super) direct_writes: DirectWrites,
     /// Named transactions. A prepared transaction without a handle has its core here.
     pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<PessimisticCore>>>>,
     /// Snapshots by the user's timestamps. With the timestamps, their sequence numbers never fall.
@@ -79,8 +85,8 @@ impl TransactionDb {
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
     /// option is out of range; a family has timestamps of another size than 8 bytes ·
     /// `IoError`, retryable: open elsewhere · `Corruption`: names file and offset ·
-    /// `NotSupported`: names the feature, or a write policy that a family's timestamps exclude ·
-    /// `IoError` from the directory.
+    /// `NotSupported`: names the feature, or a write policy that a family's timestamps or
+    /// `secondary_indices` exclude · `IoError` from the directory.
     pub fn open(
         options: &Options,
         txn_options: &TransactionDbOptions,
@@ -110,8 +116,8 @@ impl TransactionDb {
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
     /// option is out of range; a family has timestamps of another size than 8 bytes ·
     /// `IoError`, retryable: open elsewhere · `Corruption`: names file and offset ·
-    /// `NotSupported`: names the feature, or a write policy that a family's timestamps exclude ·
-    /// `IoError` from the directory.
+    /// `NotSupported`: names the feature, or a write policy that a family's timestamps or
+    /// `secondary_indices` exclude · `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
         txn_options: &TransactionDbOptions,
@@ -123,6 +129,7 @@ impl TransactionDb {
         if txn_options.max_lock_memory == 0 {
             return Err(Error::invalid_argument("max_lock_memory: with 0 bytes nothing can be locked"));
         }
+        check_policy(&txn_options.secondary_indices, policy)?;
         families.iter().try_for_each(|family| check_timestamps(&family.name, &family.options, policy))?;
         let mut options = options.clone();
         options.allow_2pc = true;
@@ -139,7 +146,17 @@ impl TransactionDb {
         let names = Mutex::new(BTreeMap::new());
         let options = txn_options.clone();
         let timestamped_snapshots = Mutex::new(BTreeMap::new());
-        let shared = Arc::new(TransactionDbShared { db, locks, options, names, timestamped_snapshots });
+        let has_plain_writes = policy == WritePolicy::WriteCommitted && options.secondary_indices.is_empty();
+        let direct_writes = DirectWrites::of(&options);
+        let shared = Arc::new(TransactionDbShared {
+            db,
+            locks,
+            options,
+            has_plain_writes,
+            direct_writes,
+            names,
+            timestamped_snapshots,
+        });
         let db = TransactionDb { shared };
         for name in db.db().column_family_names() {
             if let Some(family) = db.db().column_family(&name) {
@@ -438,9 +455,9 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
-    /// memory · `NotSupported`: a family with user-defined timestamps or a forked child process ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
-    /// the background error in force.
+    /// memory · `NotSupported`: a database with secondary indices, a family with user-defined
+    /// timestamps, or a forked child process · `ShutdownInProgress`: the database was closed ·
+    /// `IoError`: the WAL could not be written · the background error in force.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_cf(&self.db().default_column_family(), key, operand)
     }
@@ -450,9 +467,9 @@ impl TransactionDb {
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
     /// memory · `InvalidArgument`: a family of another database · `ColumnFamilyDropped` ·
-    /// `NotSupported`: a family with user-defined timestamps or a forked child process ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
-    /// the background error in force.
+    /// `NotSupported`: a database with secondary indices, a family with user-defined timestamps, or
+    /// a forked child process · `ShutdownInProgress`: the database was closed · `IoError`: the
+    /// WAL could not be written · the background error in force.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -478,10 +495,10 @@ impl TransactionDb {
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
     /// memory · `InvalidArgument`: options that contradict each other or a family of another
-    /// database · `ColumnFamilyDropped` · `NotSupported`: a family with user-defined timestamps or
-    /// a forked child process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
-    /// the background error in force.
+    /// database · `ColumnFamilyDropped` · `NotSupported`: a database with secondary indices, a
+    /// family with user-defined timestamps, or a forked child process · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `IoError`: the WAL could not be written · the background error in force.
     pub fn merge_opt(
         &self,
         options: &WriteOptions,
@@ -506,10 +523,10 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
-    /// memory · `InvalidArgument`: `end` comes before `begin` · `NotSupported`: a range, where only
-    /// points can be locked, a family with user-defined timestamps, or a forked child process ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
-    /// the background error in force.
+    /// memory · `InvalidArgument`: `end` comes before `begin` · `NotSupported`: a range, where
+    /// only points can be locked, a family with a secondary index or with user-defined timestamps,
+    /// or a forked child process · `ShutdownInProgress`: the database was closed · `IoError`: the
+    /// WAL could not be written · the background error in force.
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_cf(&self.db().default_column_family(), begin, end)
     }
@@ -521,8 +538,9 @@ impl TransactionDb {
     /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
     /// memory · `InvalidArgument`: a family of another database or `end` comes before `begin` ·
     /// `ColumnFamilyDropped` · `NotSupported`: a range, where only points can be locked, a family
-    /// with user-defined timestamps, or a forked child process · `ShutdownInProgress`: the database
-    /// was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// with a secondary index or with user-defined timestamps, or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn delete_range_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -538,10 +556,10 @@ impl TransactionDb {
     /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
     /// memory · `InvalidArgument`: options that contradict each other, a family of another
     /// database, or `end` comes before `begin` · `ColumnFamilyDropped` · `NotSupported`: a range,
-    /// where only points can be locked, a family with user-defined timestamps, or a forked child
-    /// process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
-    /// the background error in force.
+    /// where only points can be locked, a family with a secondary index or with user-defined
+    /// timestamps, or a forked child process · `Incomplete`: `no_slowdown` is set, and writers are
+    /// stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
+    /// written · the background error in force.
     pub fn delete_range_opt(
         &self,
         options: &WriteOptions,
@@ -550,21 +568,6 @@ impl TransactionDb {
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.write_one(options, family, |batch| batch.delete_range_cf(family, begin, end))
-    }
-
-    fn write_one(
-        &self,
-        options: &WriteOptions,
-        family: &ColumnFamilyHandle,
-        fill: impl FnOnce(&mut WriteBatch) -> Result<()>,
-    ) -> Result<()> {
-        family.check_live(self.db())?;
-        if has_timestamps(family) {
-            return Err(no_timestamps(family));
-        }
-        let mut batch = WriteBatch::new();
-        fill(&mut batch)?;
-        self.write_opt(options, &mut batch)
     }
 
     /// Writes `batch` atomically, outside of any transaction.
@@ -610,34 +613,8 @@ impl TransactionDb {
             if self.shared.options.skip_concurrency_control {
                 return self.db().write_opt(options, batch);
             }
-            let lock_timeout = timeout(self.shared.options.default_lock_timeout);
-            let options_of_locks = esker_lock::LockerOptions { lock_timeout, ..Default::default() };
-            let mut locker = self.shared.locks.locker(options_of_locks);
-            self.lock_ops(&mut locker, batch)?;
-            self.db().write_opt(options, batch)
+            self.write_locked(options, batch)
         })
-    }
-
-    /// Locks all keys and ranges of `batch`, family by family in the order of keys, so that two
-    /// batches never wait for each other. In another order, one batch could hold a key inside a
-    /// range that the other locks first.
-    fn lock_ops(&self, locker: &mut Locker, batch: &WriteBatch) -> Result<()> {
-        let mut wanted: Vec<Target<'_>> = batch.iter().filter_map(target).collect();
-        wanted.sort_by_key(|(id, ..)| *id);
-        for of_family in wanted.chunk_by_mut(|a, b| a.0 == b.0) {
-            let Some(cf) = self.db().engine().families.by_id(of_family[0].0) else { continue };
-            let family = ColumnFamilyHandle { cf };
-            if has_timestamps(&family) {
-                return Err(no_timestamps(&family));
-            }
-            let (locks, icmp) = (self.shared.locks_of(&family)?, &family.cf.icmp);
-            // With point locks, keys that the comparator finds equal may still be different keys.
-            of_family.sort_by(|(_, a, _), (_, b, _)| icmp.compare_user_keys(a, b).then_with(|| a.cmp(b)));
-            for (_, key, end) in of_family {
-                lock(locker, locks, &family, key, *end, LockMode::Exclusive)?;
-            }
-        }
-        Ok(())
     }
 
     /// Every lock that is held: RocksDB's `GetLockStatusData` and `GetRangeLockStatusData`.
@@ -769,10 +746,10 @@ pub(super) fn lock(
 }
 
 /// A family and a key, or a range from the key to an end.
-type Target<'a> = (ColumnFamilyId, &'a [u8], Option<&'a [u8]>);
+pub(super) type LockTarget<'a> = (ColumnFamilyId, &'a [u8], Option<&'a [u8]>);
 
 /// The target of an operation.
-fn target(op: BatchOp<'_>) -> Option<Target<'_>> {
+pub(super) fn target(op: BatchOp<'_>) -> Option<LockTarget<'_>> {
     match op {
         BatchOp::Put { family, key, .. }
         | BatchOp::Delete { family, key }

@@ -9,6 +9,7 @@ use super::batch_index::WriteBatchWithIndex;
 use super::counts::CountedOp;
 use super::options::IsolationLevel;
 use super::timestamps::refuse_timestamps;
+use super::writes::KeyOp;
 use super::{OptimisticTransaction, Transaction};
 use crate::db::{AttributeGroup, ColumnFamilyHandle, Db, WideColumns};
 use crate::options::ReadOptions;
@@ -192,9 +193,7 @@ impl Transaction {
         columns: &Columns<'_>,
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
-        self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut()
-            .add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
+        self.write_key(family, key.as_ref(), KeyOp::PutEntity(columns), true)
     }
 
     /// [`Transaction::put_entity`], without a check that the key is unchanged since the snapshot.
@@ -213,9 +212,7 @@ impl Transaction {
         columns: &Columns<'_>,
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
-        self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut()
-            .add(CountedOp::PutEntity, |batch| batch.put_entity_cf(family.id(), key.as_ref(), columns))
+        self.write_key(family, key.as_ref(), KeyOp::PutEntity(columns), false)
     }
 
     /// Sets `key` in several families, in each to the columns of its group. Locks the key in all of
@@ -235,6 +232,9 @@ impl Transaction {
         groups: &[AttributeGroup<'_>],
     ) -> Result<()> {
         check_groups(groups)?;
+        if !self.shared().options.secondary_indices.is_empty() {
+            return self.put_groups_and_index(key.as_ref(), groups);
+        }
         for group in groups {
             refuse_timestamps(group.column_family, "entities")?;
             self.lock_for_write(group.column_family, key.as_ref(), None, true)?;

@@ -21,6 +21,7 @@ mod batch_over;
 mod batches;
 mod counts;
 mod db;
+mod direct_writes;
 mod entities;
 mod former_values;
 mod ingest_batch;
@@ -34,6 +35,7 @@ mod ranges;
 mod reads;
 mod reads_of_db;
 mod reads_of_families;
+mod secondary_index;
 mod spill;
 mod timestamped_snapshots;
 mod timestamps;
@@ -54,3 +56,4 @@ pub use options::{
     TransactionDbOptions, TransactionOptions, WritePolicy,
 };
 pub use pessimistic::{Transaction, TransactionState};
+pub use secondary_index::{SecondaryIndex, SecondaryIndexIterator, SecondaryIndexRef, SimpleSecondaryIndex};

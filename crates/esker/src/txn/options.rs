@@ -5,6 +5,7 @@
 //! `include/rocksdb/utilities/{transaction_db,optimistic_transaction_db}.h`.
 
 use super::occ::OccLockBuckets;
+use super::secondary_index::SecondaryIndexRef;
 use esker_format::write_batch::WriteBatch;
 use esker_lock::{LockerOptions, Locking, Timeout};
 use std::time::Duration;
@@ -71,6 +72,9 @@ pub struct TransactionDbOptions {
     /// In families with user-defined timestamps: whether a key with a timestamp newer than the
     /// transaction's read timestamp is a conflict. Default true.
     pub enable_udt_validation: bool,
+    /// Indices that transactions keep up to date: [`SecondaryIndex`](super::SecondaryIndex). Under
+    /// `WriteCommitted` only; an open under another policy refuses them. Default: none.
+    pub secondary_indices: Vec<SecondaryIndexRef>,
 }
 
 impl Default for TransactionDbOptions {
@@ -85,6 +89,7 @@ impl Default for TransactionDbOptions {
             default_write_batch_flush_threshold: 0,
             skip_concurrency_control: false,
             enable_udt_validation: true,
+            secondary_indices: Vec::new(),
         }
     }
 }
@@ -100,6 +105,7 @@ esker_base::setters! {
         default_write_batch_flush_threshold: i64;
         skip_concurrency_control: bool;
         enable_udt_validation: bool;
+        secondary_indices: Vec<SecondaryIndexRef>;
     }
 }
 

@@ -387,6 +387,11 @@ impl Transaction {
             return Err(Error::invalid_argument("Transaction is beyond state for rollback."));
         }
         self.check_live()?;
+        self.undo_to_save_point()
+    }
+
+    /// [`Transaction::rollback_to_save_point`] in each state that takes writes.
+    pub(super) fn undo_to_save_point(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         match core.save_points.last().ok_or_else(no_save_point)?.position {
             SavePointPosition::Spilled(boundary) => self.undo_spilled(core, boundary)?,

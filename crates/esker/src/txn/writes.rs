@@ -7,7 +7,55 @@ use crate::db::ColumnFamilyHandle;
 use esker_base::Result;
 use esker_lock::{Endpoint, LockMode};
 
+/// An op on one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeyOp<'a> {
+    Put(&'a [u8]),
+    /// Names and values of the columns, in any order.
+    PutEntity(&'a [(&'a [u8], &'a [u8])]),
+    Merge(&'a [u8]),
+    Delete,
+    SingleDelete,
+}
+
 impl Transaction {
+    /// Locks `key` and adds an op on it. With `validate`, writes of others since the snapshot are a
+    /// conflict. Changes the entries of secondary indices, too.
+    /// # Errors
+    /// Those of [`Transaction::put_cf`].
+    #[inline]
+    pub(super) fn write_key(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        op: KeyOp<'_>,
+        validate: bool,
+    ) -> Result<()> {
+        if !self.shared().has_plain_writes {
+            return self.write_key_and_index(family, key, op, validate);
+        }
+        self.lock(family, key, None, LockMode::Exclusive, validate)?;
+        self.add_op(family, key, op)
+    }
+
+    /// Adds an op on a key that is locked.
+    /// # Errors
+    /// `InvalidArgument`: the entry or the batch is too large · `Aborted(MemoryLimit)`.
+    #[inline]
+    pub(super) fn add_op(&self, family: &ColumnFamilyHandle, key: &[u8], op: KeyOp<'_>) -> Result<()> {
+        let (id, key) = (family.id(), stored(family, key));
+        let core = &mut *self.core_mut();
+        match op {
+            KeyOp::Put(value) => core.add(CountedOp::Put, |batch| batch.put_cf(id, key, value)),
+            KeyOp::PutEntity(columns) => {
+                core.add(CountedOp::PutEntity, |batch| batch.put_entity_cf(id, key, columns))
+            }
+            KeyOp::Merge(operand) => core.add(CountedOp::Merge, |batch| batch.merge_cf(id, key, operand)),
+            KeyOp::Delete => core.add(CountedOp::Delete, |batch| batch.delete_cf(id, key)),
+            KeyOp::SingleDelete => core.add(CountedOp::Delete, |batch| batch.single_delete_cf(id, key)),
+        }
+    }
+
     /// Stores `value` under `key` in the default family.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
@@ -28,19 +76,16 @@ impl Transaction {
     /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
     /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
     /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
-    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
-    /// roll back.
+    /// `InvalidArgument`: the transaction is over · an error of a secondary index ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy` or `Expired`, roll back.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().add(CountedOp::Put, |batch| {
-            batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
-        })
+        self.write_key(family, key.as_ref(), KeyOp::Put(value.as_ref()), true)
     }
 
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
@@ -57,10 +102,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().add(CountedOp::Put, |batch| {
-            batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
-        })
+        self.write_key(family, key.as_ref(), KeyOp::Put(value.as_ref()), false)
     }
 
     /// Removes `key` from the default family.
@@ -83,13 +125,11 @@ impl Transaction {
     /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
     /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
     /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
-    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
-    /// roll back.
+    /// `InvalidArgument`: the transaction is over · an error of a secondary index ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy` or `Expired`, roll back.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut()
-            .add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), stored(family, key.as_ref())))
+        self.write_key(family, key.as_ref(), KeyOp::Delete, true)
     }
 
     /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
@@ -113,9 +153,7 @@ impl Transaction {
     /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
     /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut()
-            .add(CountedOp::Delete, |batch| batch.delete_cf(family.id(), stored(family, key.as_ref())))
+        self.write_key(family, key.as_ref(), KeyOp::Delete, false)
     }
 
     /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
@@ -128,9 +166,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
     /// roll back.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut()
-            .add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), stored(family, key.as_ref())))
+        self.write_key(family, key.as_ref(), KeyOp::SingleDelete, true)
     }
 
     /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
@@ -142,9 +178,7 @@ impl Transaction {
     /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
     /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut()
-            .add(CountedOp::Delete, |batch| batch.single_delete_cf(family.id(), stored(family, key.as_ref())))
+        self.write_key(family, key.as_ref(), KeyOp::SingleDelete, false)
     }
 
     /// Adds an operand to `key` for the family's merge operator; the key is locked.
@@ -166,19 +200,16 @@ impl Transaction {
     /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
     /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
     /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
-    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
-    /// roll back.
+    /// `InvalidArgument`: the transaction is over · `NotSupported`: the database has secondary
+    /// indices · `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`.
+    /// The call then changes nothing. After `Busy` or `Expired`, roll back.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, true)?;
-        self.core_mut().add(CountedOp::Merge, |batch| {
-            batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
-        })
+        self.write_key(family, key.as_ref(), KeyOp::Merge(operand.as_ref()), true)
     }
 
     /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
@@ -186,19 +217,17 @@ impl Transaction {
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
     /// would close a cycle · `Expired`: others may have stolen the transaction's locks ·
     /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
-    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
-    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
-    /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over · `NotSupported`:
+    /// the database has secondary indices · `Aborted(MemoryLimit)`: the transaction writes more
+    /// than `max_write_batch_size`. The call then changes nothing. After `Busy(Deadlock)` or
+    /// `Expired`, roll back.
     pub fn merge_untracked(
         &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock_for_write(family, key.as_ref(), None, false)?;
-        self.core_mut().add(CountedOp::Merge, |batch| {
-            batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
-        })
+        self.write_key(family, key.as_ref(), KeyOp::Merge(operand.as_ref()), false)
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. Locks the whole range with
@@ -209,9 +238,9 @@ impl Transaction {
     /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
     /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the keys of the
-    /// family have timestamps · `NotSupported`: only points can be locked · `Aborted(MemoryLimit)`:
-    /// the transaction writes more than `max_write_batch_size`. The call then changes nothing.
-    /// After `Busy` or `Expired`, roll back.
+    /// family have timestamps · `NotSupported`: only points can be locked, or a secondary index has
+    /// the family · `Aborted(MemoryLimit)`: the transaction writes more than
+    /// `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`, roll back.
     pub fn delete_range_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -219,6 +248,7 @@ impl Transaction {
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
+        self.refuse_range_of_index(family)?;
         self.lock_for_write(family, begin, Some(end), true)?;
         self.core_mut().add(CountedOp::Delete, |batch| batch.delete_range_cf(family.id(), begin, end))
     }

@@ -10,6 +10,7 @@ mod cut_short;
 mod early_sections;
 mod entities;
 mod foreign_numbers;
+mod indices;
 mod ingest_batch;
 mod isolation;
 mod locking;
