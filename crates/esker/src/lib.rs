@@ -147,6 +147,7 @@ pub mod compat;
 mod db;
 mod deleted_runs;
 mod engine;
+pub mod experimental;
 mod explain;
 mod files;
 mod flush;

@@ -38,6 +38,7 @@ pub mod log;
 pub mod meta_index;
 pub mod options_file;
 pub mod properties;
+pub mod query_filter;
 pub mod range_del;
 pub mod seqno_to_time;
 pub mod trace;

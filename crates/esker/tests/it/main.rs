@@ -93,6 +93,7 @@ mod prefix_scan;
 mod preserve;
 mod protection;
 mod quarantined;
+mod query_filters;
 mod range_deletions;
 mod read_options;
 mod read_triggered;
