@@ -70,6 +70,8 @@ pub struct TablePropertiesCollectorContext {
     /// Entries with smaller sequence numbers may go into the last level. `SequenceNumber::MAX` for
     /// a flush, and in a family without `preclude_last_level_data_seconds`.
     pub last_level_inclusive_max_seqno_threshold: SequenceNumber,
+    /// Bytes of the timestamp at the end of each user key.
+    pub timestamp_size: usize,
 }
 
 /// Makes one collector for each table that a flush or compaction writes.

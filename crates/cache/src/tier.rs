@@ -175,7 +175,6 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// Bytes in use.
     fn usage(&self) -> usize;
 
-    /// Waits until the tier has stored all values inserted so far. For tests, and for the end of a
-    /// process.
+    /// Waits until the tier has stored all values inserted so far.
     fn settle(&self) {}
 }

@@ -296,6 +296,7 @@ pub unsafe extern "C" fn rocksdb_compaction_service_options_override_create_from
             compaction_filter: cf.compaction_filter.clone(),
             compaction_filter_factory: cf.compaction_filter_factory.clone(),
             prefix_extractor: cf.prefix_extractor.clone(),
+            compression_manager: cf.compression_manager.clone(),
             table: Some(cf.table.clone()),
             sst_partitioner_factory: cf.sst_partitioner_factory.clone(),
             listeners: db.listeners.clone(),

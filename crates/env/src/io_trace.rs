@@ -401,7 +401,7 @@ struct TracedWritableFile {
 
 impl TracedWritableFile {
     /// Counts and reports an append of `bytes`.
-    #[inline]
+    #[inline(always)]
     fn count_append(
         &mut self,
         bytes: u64,

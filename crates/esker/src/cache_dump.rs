@@ -14,7 +14,7 @@
 
 use crate::db::Db;
 use esker_base::{Error, Result};
-use esker_cache::tier::{Saved, SecondaryCache};
+use esker_cache::tier::{Admission, Saved, SecondaryCache};
 use esker_cache::{CacheKey, Role};
 use esker_env::{Clock, FileSystem, SequentialFile, SystemClock, WritableFile};
 use esker_format::cache_dump::{CacheDumpUnitType, DumpUnit, DumpUnitMeta, header_text};
@@ -29,6 +29,8 @@ use std::time::Duration;
 const RELEASE: (u32, u32) = (11, 8);
 /// Bytes that a writer of files collects before it appends them.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Bytes that a tier gets before a load waits until it has stored them.
+const MOST_UNSETTLED_BYTES: usize = 4 << 20;
 /// Bytes of the size in front of metadata and units.
 const SIZE_BYTES: usize = 4;
 
@@ -211,7 +213,8 @@ impl CacheDumpReader for FromFile {
 /// one.
 ///
 /// The dump has data, index and filter blocks, not blobs or rows. The cache is in use meanwhile: a
-/// block that comes or goes may be in the dump or not.
+/// block that comes or goes may be in the dump or not. Each block of the dump counts as used. The
+/// blocks are not encrypted, unless the file system of the dump encrypts.
 ///
 /// ```
 /// use esker::options::{BlockCache, CacheOptions, block_cache_from_string};
@@ -286,7 +289,7 @@ impl CacheDumper {
                 // A family that was dropped meanwhile has no tables.
                 let Some(family) = db.column_family(&name) else { continue };
                 let tables = db.properties_of_all_tables(&family)?;
-                let keys = tables.values().filter_map(|properties| stable_file_key(properties));
+                let keys = tables.values().filter_map(stable_file_key);
                 filter.extend(keys.map(|key| key.common()));
             }
         }
@@ -399,7 +402,7 @@ impl CacheDumpedLoader {
         let header = self.read_unit()?;
         let checked = DumpUnit::decode(&header).and_then(|unit| unit.check_header());
         checked.map_err(|e| self.at(e))?;
-        let mut blocks = 0;
+        let (mut blocks, mut unsettled) = (0, 0);
         loop {
             let bytes = self.read_unit()?;
             let unit = DumpUnit::decode(&bytes).map_err(|e| self.at(e))?;
@@ -409,7 +412,16 @@ impl CacheDumpedLoader {
             // Blocks under a key of another form are not RocksDB's, and nobody would find them.
             if let Some(key) = CacheKey::from_bytes(unit.key) {
                 let saved = Saved { role: role_of(unit.unit_type), codec: 0, bytes: unit.value };
-                self.tier.insert(&key, saved, true);
+                // A tier on disk writes later, and refuses what it cannot queue.
+                unsettled += unit.value.len();
+                if unsettled >= MOST_UNSETTLED_BYTES {
+                    self.tier.settle();
+                    unsettled = unit.value.len();
+                }
+                if self.tier.insert(&key, saved, true) == Admission::Refused {
+                    self.tier.settle();
+                    self.tier.insert(&key, saved, true);
+                }
             }
             blocks += 1;
         }

@@ -258,19 +258,19 @@ impl TablePropertiesCollectorFactory for SstQueryFilterFactory {
         FACTORY
     }
 
-    fn create(
-        &self,
-        _context: &TablePropertiesCollectorContext,
-    ) -> Option<Box<dyn TablePropertiesCollector>> {
+    fn create(&self, context: &TablePropertiesCollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
         let configs = self.configs()?;
         let builder = QueryFilterBuilder::new(configs.extractor.clone(), &configs.filters);
-        Some(Box::new(QueryFilterCollector { builder, failure: None }))
+        let timestamp_size = context.timestamp_size;
+        Some(Box::new(QueryFilterCollector { builder, timestamp_size, failure: None }))
     }
 }
 
 /// Gives the keys of one table to the builder.
 struct QueryFilterCollector {
     builder: QueryFilterBuilder,
+    /// Bytes at the end of each key that are no part of it: bounds of scans have no timestamps.
+    timestamp_size: usize,
     /// The reason for which the table has no filters.
     failure: Option<Error>,
 }
@@ -288,7 +288,7 @@ impl TablePropertiesCollector for QueryFilterCollector {
         _sequence: SequenceNumber,
         _file_size: u64,
     ) -> Result<()> {
-        self.builder.add(key);
+        self.builder.add(&key[..key.len().saturating_sub(self.timestamp_size)]);
         Ok(())
     }
 

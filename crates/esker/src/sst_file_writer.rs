@@ -376,6 +376,9 @@ impl SstFileWriter {
         if info.num_entries > 0 && icmp.compare_user_keys(user_key, &info.largest_key).is_le() {
             return Err(Error::invalid_argument("Keys must be added in strict ascending order."));
         }
+        if !key::fits_entry(user_key.len(), value.len()) {
+            return Err(key::entry_too_long(user_key.len(), value.len()));
+        }
         let stored = match current.min_blob_size {
             Some(least) => with_blobs(&mut current.builder, kind, value, least)?,
             None => None,

@@ -22,9 +22,9 @@ pub const INDEX: &str = "rocksdb.index";
 pub const COMPRESSION_DICT: &str = "rocksdb.compression_dict";
 /// The range tombstones.
 pub const RANGE_DEL: &str = "rocksdb.range_del";
-/// What precedes the name of a full filter's form.
+/// Precedes the name of a full filter's form.
 pub const FULL_FILTER_PREFIX: &str = "fullfilter.";
-/// What precedes the name of a partitioned filter's form.
+/// Precedes the name of a partitioned filter's form.
 pub const PARTITIONED_FILTER_PREFIX: &str = "partitionedfilter.";
 /// A full filter of one of the built-in kinds.
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";

@@ -32,8 +32,6 @@ macro_rules! targets {
 
 targets! {
     agg_merge backups blob_file blob_index block cache_dump commands compaction_progress compaction_service compression database deleted_runs embedded_blobs encryption file_name file_tier filter footer
-    index_block ingested_file internal_key log merge_operators meta_index options_file options_text properties range_del
-    backups blob_file blob_index block commands compaction_progress compaction_service compression database deleted_runs embedded_blobs encryption file_name file_tier filter footer
     index_block ingested_file internal_key log merge_operators meta_index options_file options_text properties query_filter range_del
     rocksdb_sst rocksdb_wal stored_columns traces trailer version_edit wal_recovery wide_column
     write_batch

@@ -40,9 +40,14 @@ pub(crate) fn resolve(source: &BlockSource, block: CachedBlock, verify: bool) ->
         match whole(source, &here, value, verify)? {
             Some((value_type, value)) => {
                 changed = true;
-                builder.add(&key::internal_key(here.user_key, here.sequence, value_type), &value);
+                let key = key::internal_key(here.user_key, here.sequence, value_type);
+                check_room(&builder, &key, &value)?;
+                builder.add(&key, &value);
             }
-            None => builder.add(cursor.key(), value),
+            None => {
+                check_room(&builder, cursor.key(), value)?;
+                builder.add(cursor.key(), value);
+            }
         }
         cursor.next(stored)?;
     }
@@ -51,6 +56,16 @@ pub(crate) fn resolve(source: &BlockSource, block: CachedBlock, verify: bool) ->
     } else {
         Ok(block)
     }
+}
+
+/// Checks that the block has room for the entry.
+/// # Errors
+/// `NotSupported`: the values of the block have 4 GiB or more.
+fn check_room(builder: &BlockBuilder, key: &[u8], value: &[u8]) -> Result<()> {
+    if u32::try_from(builder.size_estimate_after(key, value)).is_err() {
+        return Err(Error::not_supported("a data block whose embedded blobs have 4 GiB or more"));
+    }
+    Ok(())
 }
 
 /// Type and value of the entry with its embedded values in place; `None` if it has none.

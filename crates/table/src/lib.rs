@@ -53,7 +53,7 @@ pub use explain::{FoundAt, Touched, TouchedKind};
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
 pub use multi_get::{BatchVisitor, LookupPlan, read_plans};
-pub use open::{check_readable, stable_file_key};
+pub use open::{check_compression_manager, check_readable, stable_file_key};
 pub use open_files::OpenFiles;
 pub use options::{
     BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, IndexMode, IndexShorteningMode,

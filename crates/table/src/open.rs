@@ -373,6 +373,26 @@ pub fn check_readable(p: &TableProperties, format_version: u32, options: &TableR
     custom_decompressor(&p.compression_name, format_version, options.compression_manager.as_ref()).map(drop)
 }
 
+/// Checks that `manager` reads the codecs of the table with these properties.
+/// # Errors
+/// `NotSupported` names the manager that the table needs.
+pub fn check_compression_manager(p: &TableProperties, manager: Option<&CompressionManagerRef>) -> Result<()> {
+    decompressor_by_name(p, manager).map(drop)
+}
+
+/// [`custom_decompressor`] of a table whose format version is not known. Names of managers have a
+/// semicolon, those of codecs in older format versions have none.
+pub(crate) fn decompressor_by_name(
+    p: &TableProperties,
+    manager: Option<&CompressionManagerRef>,
+) -> Result<Option<Arc<dyn CustomDecompressor>>> {
+    match parse_compression_name(&p.compression_name) {
+        Ok(_) if p.compression_name.contains(';') => custom_decompressor(&p.compression_name, 7, manager),
+        // A name that does not parse is damage, which the blocks will show.
+        _ => Ok(None),
+    }
+}
+
 /// The decompressor of a table whose property `rocksdb.compression` is `name`; `None`: its blocks
 /// have built-in codecs. Since format version 7 the property names a compression manager. The
 /// decompressor comes from `manager`, or from one that `manager` finds.

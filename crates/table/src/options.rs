@@ -345,7 +345,7 @@ pub struct TableBuilderOptions {
     pub is_flush: bool,
     /// The reason for the table, for filter policies.
     pub reason: TableFileCreationReason,
-    /// How its family is compacted, for filter policies.
+    /// The compaction style of its family, for filter policies.
     pub compaction_style: CompactionStyle,
     /// The number of levels of its family, if known, for filter policies.
     pub num_levels: Option<i32>,

@@ -143,8 +143,9 @@ impl SimCache {
 
     /// Ends the log and closes its file.
     pub fn stop_activity_logging(&self) {
+        let mut log = self.log.lock();
         self.is_logging.store(false, Ordering::Relaxed);
-        self.log.lock().stop();
+        log.stop();
     }
 
     /// The first error of a log, which ended it.
@@ -155,8 +156,11 @@ impl SimCache {
     }
 
     fn log(&self, line: impl FnOnce() -> String) {
-        if self.is_logging.load(Ordering::Relaxed) && !self.log.lock().append(&line()) {
-            self.is_logging.store(false, Ordering::Relaxed);
+        if self.is_logging.load(Ordering::Relaxed) {
+            let mut log = self.log.lock();
+            if !log.append(&line()) {
+                self.is_logging.store(false, Ordering::Relaxed);
+            }
         }
     }
 

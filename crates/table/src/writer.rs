@@ -374,6 +374,7 @@ impl TableBuilder {
         if self.data.is_empty() {
             return Ok(());
         }
+        self.embedded_blobs.of_block = 0;
         self.properties.num_data_blocks += 1;
         if let Some(waiting) = &mut self.waiting {
             let (first_key, last_key) = (self.first_key.clone(), self.data.last_key().to_vec());

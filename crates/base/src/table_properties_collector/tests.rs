@@ -7,6 +7,7 @@ fn context(level: usize, threshold: SequenceNumber) -> TablePropertiesCollectorC
         level_at_creation: level,
         num_levels: 3,
         last_level_inclusive_max_seqno_threshold: threshold,
+        timestamp_size: 0,
     }
 }
 

@@ -13,9 +13,8 @@ pub(crate) struct ColumnFamilySet {
     by_id: RwLock<HashMap<ColumnFamilyId, Arc<ColumnFamily>>>,
     /// Changed under the lock of `by_id`.
     by_name: RwLock<HashMap<String, Arc<ColumnFamily>>>,
-    /// Whether writes need another way than that of most databases: a commit table, or a family
-    /// with an `inplace_callback`.
-    pub(crate) has_special_writes: AtomicBool,
+    /// Whether a family had an `inplace_callback` at some time.
+    pub(crate) has_callbacks: AtomicBool,
 }
 
 impl ColumnFamilySet {
@@ -24,9 +23,9 @@ impl ColumnFamilySet {
         let by_id: HashMap<_, _> = families.into_iter().map(|cf| (cf.id, cf)).collect();
         let default = by_id[&ColumnFamilyId::DEFAULT].clone();
         let by_name = by_id.values().map(|cf| (cf.name.clone(), cf.clone())).collect();
-        let has_special_writes = AtomicBool::new(by_id.values().any(|cf| updates_in_place(cf)));
+        let has_callbacks = AtomicBool::new(by_id.values().any(|cf| updates_in_place(cf)));
         let (by_id, by_name) = (RwLock::new(by_id), RwLock::new(by_name));
-        ColumnFamilySet { default, by_id, by_name, has_special_writes }
+        ColumnFamilySet { default, by_id, by_name, has_callbacks }
     }
 
     /// The default family.
@@ -72,7 +71,7 @@ impl ColumnFamilySet {
 
     pub(crate) fn insert(&self, cf: Arc<ColumnFamily>) {
         if updates_in_place(&cf) {
-            self.has_special_writes.store(true, Ordering::Relaxed);
+            self.has_callbacks.store(true, Ordering::Relaxed);
         }
         let mut by_id = self.by_id.write();
         self.by_name.write().insert(cf.name.clone(), cf.clone());

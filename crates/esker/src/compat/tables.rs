@@ -3,7 +3,7 @@
 use super::{CompatReport, table_path};
 use crate::options::Feature;
 use crate::version::ListedFamily;
-use esker_base::{Result, ValueType, comparator};
+use esker_base::{ErrorKind, Result, ValueType, comparator};
 use esker_env::FileSystem;
 use esker_format::footer::{FOOTER_BYTES, Footer};
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey};
@@ -62,6 +62,8 @@ pub(super) fn inspect(
             Ok(reader) => inspect_blocks(&reader, &mut features)?,
             // The table's features are known: every reader must support them.
             Err(e) if features.contains(&Feature::EmbeddedBlobs) => report.notes.push(e.to_string()),
+            // Codecs by user code: their blocks were not looked at.
+            Err(e) if e.kind() == ErrorKind::NotSupported => report.notes.push(e.to_string()),
             Err(e) => return Err(e),
         }
     } else {

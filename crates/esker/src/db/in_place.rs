@@ -20,32 +20,32 @@ use std::cell::RefCell;
 const OVERLAY_BLOCK_BYTES: usize = 64 << 10;
 
 impl Db {
-    /// A write of a database with a commit table, or with a family that has a callback.
+    /// Whether the batch has a put of a family with a callback. Costs a load in a database without
+    /// such a family.
+    #[inline]
+    pub(super) fn updates_in_place(&self, batch: &WriteBatch) -> bool {
+        self.engine().families.has_callbacks.load(Ordering::Relaxed) && self.has_put_in_place(batch)
+    }
+
     #[cold]
-    pub(super) fn write_specially(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
-        let path = &self.inner.write_path;
+    fn has_put_in_place(&self, batch: &WriteBatch) -> bool {
+        batch.iter().any(|op| match op {
+            BatchOp::Put { family, .. } => self.callback_of(family).is_some(),
+            _ => false,
+        })
+    }
+
+    /// [`Db::write_opt`] of a batch with puts of a family with a callback.
+    /// # Errors
+    /// Those of [`Db::write_opt`] · `InvalidArgument`: the callback breaks its word.
+    #[cold]
+    pub(super) fn write_in_place(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         if self.engine().commits.is_some() {
             self.refuse_in_place(batch)?;
         }
-        if !self.updates_in_place(batch) {
-            return path.write_special(options, batch);
-        }
         let change = |batch: &WriteBatch| self.updated_in_place(batch);
-        path.write_apart_checked(
-            options,
-            batch,
-            &ApartCalls { change: Some(&change), ..ApartCalls::default() },
-        )
-    }
-
-    /// Whether the batch has a put of a family with a callback.
-    pub(super) fn updates_in_place(&self, batch: &WriteBatch) -> bool {
-        let engine = self.engine();
-        engine.families.has_special_writes.load(Ordering::Relaxed)
-            && batch.iter().any(|op| match op {
-                BatchOp::Put { family, .. } => self.callback_of(family).is_some(),
-                _ => false,
-            })
+        let calls = ApartCalls { change: Some(&change), ..ApartCalls::default() };
+        self.inner.write_path.write_apart(options, batch, &calls)
     }
 
     /// [`Db::write_if`] of a batch with puts of a family with a callback.

@@ -176,6 +176,9 @@ fn override_objects(
     if let Some(comparator) = overrides.comparator.clone().filter(|_| is_target || needs_comparator) {
         family.comparator = comparator;
     }
+    if overrides.compression_manager.is_some() {
+        family.compression_manager.clone_from(&overrides.compression_manager);
+    }
     if !is_target {
         family.unresolved.clear();
         return;

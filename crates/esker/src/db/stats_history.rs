@@ -86,8 +86,7 @@ fn write_snapshot(engine: &Engine, path: &WritePath, seconds: u64, differences: 
     for (ticker, difference) in Ticker::ALL.iter().zip(differences) {
         batch.put_cf(family.id, stats_key(seconds, ticker.name()), difference.to_string())?;
     }
-    let options = write_options();
-    path.write(&options, &mut batch, |batch| path.write_special(&options, batch))
+    path.write(&write_options(), &mut batch)
 }
 
 fn write_options() -> WriteOptions {

@@ -494,7 +494,10 @@ impl Db {
 
     fn write_unchecked(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         self.give_way(options, batch)?;
-        self.inner.write_path.write(options, batch, |batch| self.write_specially(options, batch))
+        if self.updates_in_place(batch) {
+            return self.write_in_place(options, batch);
+        }
+        self.inner.write_path.write(options, batch)
     }
 
     /// Slows a low-priority write down while compaction is behind.

@@ -60,9 +60,6 @@ impl Engine {
         let last_sequence = parts.numbers.last_sequence();
         let shutting_down = Arc::new(AtomicBool::new(false));
         let row_cache = parts.options.row_cache.clone().map(RowCache::new);
-        if parts.commits.is_some() {
-            parts.families.has_special_writes.store(true, Ordering::Relaxed);
-        }
         let open_tag = untraced_tag(parts.tag, parts.commits.is_some(), &parts.options);
         Engine {
             purger: Arc::new(Purger::new(shutting_down.clone())),

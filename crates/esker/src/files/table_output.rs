@@ -564,6 +564,7 @@ fn collectors(context: &OutputContext<'_>, table: &NewTable) -> Vec<Box<dyn Tabl
         level_at_creation: table.level,
         num_levels: usize::try_from(context.family_options.num_levels).unwrap_or(1),
         last_level_inclusive_max_seqno_threshold: table.old_before,
+        timestamp_size: context.icmp.timestamp_size(),
     };
     let factories = context.family_options.table_properties_collector_factories.iter();
     factories.filter_map(|factory| factory.create(&of)).collect()

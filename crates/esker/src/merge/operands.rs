@@ -238,8 +238,11 @@ impl MergeOperands {
         user_key: &[u8],
         existing: Option<&[u8]>,
     ) -> Result<Vec<u8>> {
-        let operands: SmallVec<[&[u8]; 16]> = self.iter().rev().collect();
-        full_merge(operator, user_key, existing, &operands)
+        full_merge(operator, user_key, existing, &self.reversed())
+    }
+
+    fn reversed(&self) -> SmallVec<[&[u8]; 16]> {
+        self.iter().rev().collect()
     }
 
     /// [`merge_columns`] of operands that were pushed newest first.
@@ -251,8 +254,7 @@ impl MergeOperands {
         user_key: &[u8],
         base: StoredBase<'_>,
     ) -> Result<MergedValue> {
-        let operands: SmallVec<[&[u8]; 16]> = self.iter().rev().collect();
-        merge_columns(operator, user_key, base, &operands)
+        merge_columns(operator, user_key, base, &self.reversed())
     }
 
     /// [`merge_columns`] of operands that were pushed oldest first.

@@ -19,6 +19,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;
 use esker_env::{Env, Priority};
+use esker_format::compression::manager::CompressionManagerRef;
 use std::fmt;
 
 /// The state of a job of a compaction service.
@@ -253,6 +254,8 @@ pub struct CompactionServiceOptionsOverride {
     pub compaction_filter_factory: Option<CompactionFilterFactoryRef>,
     /// Default `None`: the one that the OPTIONS file names.
     pub prefix_extractor: Option<SliceTransformRef>,
+    /// Codecs by user code. Default `None`: the built-in ones. All families get it.
+    pub compression_manager: Option<CompressionManagerRef>,
     /// Options of tables. Default `None`: those of the OPTIONS file.
     pub table: Option<BlockBasedTableOptions>,
     /// Default `None`: the one that the OPTIONS file names.

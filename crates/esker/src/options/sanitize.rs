@@ -20,7 +20,7 @@ use esker_cache::Role;
 use esker_env::descriptors::data_file_limit;
 use esker_env::system::open_files_limit;
 use esker_format::compression::CompressionType;
-use esker_format::compression::manager::BUILT_IN_COMPRESSION;
+use esker_format::compression::manager::{BUILT_IN_COMPRESSION, check_compatibility_name};
 use esker_format::log::RecordCompressor;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
@@ -461,6 +461,9 @@ impl ColumnFamilyOptions {
         if self.disallow_memtable_writes {
             return Err(refused("disallow_memtable_writes", "not built"));
         }
+        if let Some(manager) = &self.compression_manager {
+            check_compatibility_name(&**manager)?;
+        }
         let own_codecs = self.compression_manager.as_ref().map(|manager| manager.compatibility_name());
         if own_codecs.is_some_and(|name| name != BUILT_IN_COMPRESSION) && self.table.format_version < 7 {
             return Err(invalid("compression_manager", "codecs of its own need format_version 7 or later"));
@@ -543,7 +546,8 @@ impl ColumnFamilyOptions {
         if matches!(table.super_block_alignment_space_overhead_ratio, 1..4) {
             return Err(invalid("super_block_alignment_space_overhead_ratio", "must be 0, or at least 4"));
         }
-        let compressed = self.compression != CompressionType::None
+        let compressed = self.compression_manager.is_some()
+            || self.compression != CompressionType::None
             || self.bottommost_compression.is_some_and(|c| c != CompressionType::None)
             || self.compression_per_level.iter().any(|c| *c != CompressionType::None);
         if table.block_align && compressed {

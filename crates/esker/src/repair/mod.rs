@@ -156,9 +156,9 @@ impl RepairSummary {
 /// [`repair_db_with`] the default [`RepairOptions`].
 /// # Errors
 /// `InvalidArgument`: a table was written with another comparator than its family's options name
-/// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` do not, or
-/// `db_paths` or `cf_paths` lack a path with tables; nothing was changed · `IoError`: repair again
-/// after removing its cause.
+/// (both are in the message) or with a `compression_manager` that its options lack, the OPTIONS
+/// file names a `wal_dir` with WALs and `options` do not, or `db_paths` or `cf_paths` lack a path
+/// with tables; nothing was changed · `IoError`: repair again after removing its cause.
 pub fn repair_db(
     options: &Options,
     path: impl AsRef<Path>,
@@ -172,9 +172,9 @@ pub fn repair_db(
 /// the old MANIFEST name are restored under their ids. The database must not be open.
 /// # Errors
 /// `InvalidArgument`: a table was written with another comparator than its family's options name
-/// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` do not, or
-/// `db_paths` or `cf_paths` lack a path with tables; nothing was changed · `IoError`: repair again
-/// after removing its cause.
+/// (both are in the message) or with a `compression_manager` that its options lack, the OPTIONS
+/// file names a `wal_dir` with WALs and `options` do not, or `db_paths` or `cf_paths` lack a path
+/// with tables; nothing was changed · `IoError`: repair again after removing its cause.
 pub fn repair_db_with(
     how: &RepairOptions,
     options: &Options,

@@ -204,7 +204,7 @@ impl Repair {
     fn salvage(&mut self, damaged: &DamagedTable) -> Result<Option<SalvagedTable>> {
         let (number, path) = (damaged.number, &damaged.path);
         let file_size = self.fs.file_size(path)?;
-        let table = TableSalvage::open(self.fs.new_random_access_file(path)?, file_size)?;
+        let mut table = TableSalvage::open(self.fs.new_random_access_file(path)?, file_size)?;
         if table.properties().is_none() && self.was_never_finished(damaged) {
             return Err(Error::corruption("it has no end, and no MANIFEST names it"));
         }
@@ -219,6 +219,9 @@ impl Repair {
         };
         let family = &self.families[&id];
         check_place(path, family.paths.id_of(path.parent().unwrap_or(path)).is_some())?;
+        table
+            .set_compression_manager(family.descriptor.options.compression_manager.as_ref())
+            .map_err(|e| Error::invalid_argument(e.message()).at(path.display()))?;
         let icmp = InternalKeyComparator::new(family.descriptor.options.comparator.clone());
         let with = salvage_options(&icmp, named.as_ref().map(|(_, said)| said));
         if icmp.timestamp_size() > 0 {

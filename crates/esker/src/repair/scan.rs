@@ -15,7 +15,7 @@ use esker_format::unique_id::unique_id;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wide_column::stored::for_each_blob;
 use esker_table::blob::BlobFileReader;
-use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
+use esker_table::{TableReadOptions, TableReader, TableReaderOptions, check_compression_manager};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -233,6 +233,9 @@ impl Repair {
         let table_options = Arc::new(family.descriptor.options.table.clone());
         let mut options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
         options.compression_manager.clone_from(&family.descriptor.options.compression_manager);
+        // The table may be whole: without its manager it is not lost, but the repair cannot go on.
+        check_compression_manager(&properties, options.compression_manager.as_ref())
+            .map_err(|e| Error::invalid_argument(e.message()).at(path.display()))?;
         options.file_number = number;
         options.largest_seqno = named.map(|(_, largest_seqno)| largest_seqno);
         if named.is_none()

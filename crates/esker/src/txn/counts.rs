@@ -124,8 +124,13 @@ impl Unindexed {
 }
 
 impl WriteBatchWithIndex {
+    /// Whether later ops go into the index.
+    pub(super) fn is_indexing(&self) -> bool {
+        !self.unindexed.has(self.batch.ops_bytes().len())
+    }
+
     /// Leaves later ops out of the index, or not.
-    fn set_indexing(&mut self, is_enabled: bool) {
+    pub(super) fn set_indexing(&mut self, is_enabled: bool) {
         let at = self.batch.ops_bytes().len();
         if is_enabled { self.unindexed.enable(at) } else { self.unindexed.disable(at) }
     }

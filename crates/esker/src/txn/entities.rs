@@ -216,7 +216,7 @@ impl Transaction {
     }
 
     /// Sets `key` in several families, in each to the columns of its group. Locks the key in all of
-    /// them first.
+    /// them first; in a database with secondary indices, family by family.
     /// # Errors
     /// `InvalidArgument`: there are no groups, a name occurs twice, or the keys of the family have
     /// timestamps · `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`:

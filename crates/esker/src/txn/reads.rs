@@ -234,7 +234,8 @@ impl Transaction {
     }
 
     /// Locks `key` exclusively, reads it, and puts the value that it has, so that later reads find
-    /// one value in place of a chain of merge operands.
+    /// one value in place of a chain of merge operands. A family with secondary indices has no
+    /// operands: the call only locks and reads there.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -259,6 +260,7 @@ impl Transaction {
     ) -> Result<()> {
         let key = key.as_ref();
         match self.get_for_update_opt(options, family, key, LockMode::Exclusive, true)? {
+            Some(_) if self.is_indexed(family) => Ok(()),
             Some(value) => self.put_cf(family, key, value),
             None => Err(Error::not_found(format!("'{}' has no value", key.escape_ascii()))),
         }

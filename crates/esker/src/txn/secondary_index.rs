@@ -344,20 +344,35 @@ impl Transaction {
     /// # Errors
     /// `NotSupported`: an index has the family.
     pub(super) fn refuse_range_of_index(&self, family: &ColumnFamilyHandle) -> Result<()> {
-        if self.shared().has_plain_writes || self.indices_of(family).next().is_none() {
-            return Ok(());
+        if self.is_indexed(family) {
+            return Err(Error::not_supported("DeleteRange with secondary indices not yet supported"));
         }
-        Err(Error::not_supported("DeleteRange with secondary indices not yet supported"))
+        Ok(())
     }
 
-    /// Makes the writes of `write`, or none of them if it fails.
+    /// Whether an index has the family.
+    pub(super) fn is_indexed(&self, family: &ColumnFamilyHandle) -> bool {
+        !self.shared().has_plain_writes && self.indices_of(family).next().is_some()
+    }
+
+    /// Makes the writes of `write`, or none of them if it fails. They are found by later reads of
+    /// the transaction, also after `disable_indexing`: the entries of the next value replace those
+    /// of this one.
     fn all_or_nothing(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_live()?;
         self.set_save_point();
-        match write() {
+        let is_hidden = !self.core().batch.is_indexing();
+        if is_hidden {
+            self.core_mut().batch.set_indexing(true);
+        }
+        let result = match write() {
             Ok(()) => self.pop_save_point(),
             Err(why) => self.undo_to_save_point().and(Err(why)),
+        };
+        if is_hidden {
+            self.core_mut().batch.set_indexing(false);
         }
+        result
     }
 
     /// Locks `key` and adds the op, without a look at indices.

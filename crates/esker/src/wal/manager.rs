@@ -460,6 +460,12 @@ impl Wals {
         self.buffer.capacity()
     }
 
+    /// Makes [`Wals::take_back`] remove nothing until the next append: for a write that appends
+    /// nothing, whose first number may be that of the record before.
+    pub(crate) fn forget_mark(&mut self) {
+        self.mark = None;
+    }
+
     /// Removes the record appended last, if its first sequence number is `first`, so that no
     /// recovery applies it. If the record was durable, its removal is, too.
     /// # Errors

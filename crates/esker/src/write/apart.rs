@@ -21,6 +21,9 @@ use esker_format::write_batch::{BATCH_PROTECTION_BYTES, WalTerminationPoint, Wri
 use std::cell::RefCell;
 use std::ops::Range;
 
+/// Makes other ops of a batch.
+type ChangeBatch<'c> = dyn Fn(&WriteBatch) -> Result<WriteBatch> + 'c;
+
 /// The callbacks of one write.
 #[derive(Default)]
 pub(crate) struct ApartCalls<'c> {
@@ -29,7 +32,7 @@ pub(crate) struct ApartCalls<'c> {
     /// Called by the leader before it writes. Its error refuses the write.
     pub(crate) check: Option<&'c dyn Fn() -> Result<()>>,
     /// Called by the leader after `check`: makes the ops that are written in place of the batch's.
-    pub(crate) change: Option<&'c dyn Fn(&WriteBatch) -> Result<WriteBatch>>,
+    pub(crate) change: Option<&'c ChangeBatch<'c>>,
     /// Called between the WAL and the memtables, if the write goes to the WAL.
     pub(crate) logged: Option<&'c dyn Fn()>,
 }
@@ -55,18 +58,6 @@ impl WritePath {
         }
         check_part(batch, self.engine.options.recycle_log_file_num)?;
         protect(options, batch)?;
-        self.write_apart_checked(options, batch, calls)
-    }
-
-    /// [`WritePath::write_apart`] after the checks of options.
-    /// # Errors
-    /// Those of [`WritePath::write_apart`].
-    pub(crate) fn write_apart_checked(
-        &self,
-        options: &WriteOptions,
-        batch: &mut WriteBatch,
-        calls: &ApartCalls<'_>,
-    ) -> Result<()> {
         let request = WriteRequest {
             batch: std::mem::take(batch),
             sync: options.sync,
@@ -119,7 +110,12 @@ impl WritePath {
             (WriteBatch::encode_header(first, point.count), own.batch.ops_bytes_before(point));
         let mut wals = self.engine.wals.lock();
         let next = SequenceNumber(first.0 + u64::from(point.count));
-        let mut result = if ops.is_empty() { Ok(()) } else { wals.append(&[&header, ops], first..next) };
+        let mut result = Ok(());
+        if ops.is_empty() {
+            wals.forget_mark();
+        } else {
+            result = wals.append(&[&header, ops], first..next);
+        }
         if own.sync && result.is_ok() {
             result = self.sync(&mut wals);
             if result.is_err() && !ops.is_empty() {
@@ -134,7 +130,7 @@ impl WritePath {
 }
 
 /// The batch that `change` makes of this one, with checksums if this one has them.
-fn changed(batch: &WriteBatch, change: &dyn Fn(&WriteBatch) -> Result<WriteBatch>) -> Result<WriteBatch> {
+fn changed(batch: &WriteBatch, change: &ChangeBatch<'_>) -> Result<WriteBatch> {
     if batch.wal_termination_point().is_some() {
         return Err(Error::not_supported("a termination point of the WAL in a batch for inplace_callback"));
     }

@@ -84,42 +84,17 @@ impl WritePath {
         path
     }
 
-    /// Writes `batch` and sets its sequence number. `special` does so in a database with a commit
-    /// table, or with a family that has an `inplace_callback`.
+    /// Writes `batch` and sets its sequence number.
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, or an unknown family · `Incomplete`:
     /// the write would wait, and has `no_slowdown` · `ShutdownInProgress` · the background error in
     /// force · `IoError`: the WAL could not be written. After an `IoError` a reopen may or may not
     /// show the write, and further writes fail until `resume()` or a reopen.
-    pub(crate) fn write(
-        &self,
-        options: &WriteOptions,
-        batch: &mut WriteBatch,
-        special: impl FnOnce(&mut WriteBatch) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         let _watch = self.engine.time(Histogram::DbWrite);
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         protect(options, batch)?;
-        if self.engine.families.has_special_writes.load(Ordering::Relaxed) {
-            return special(batch);
-        }
-        let request = WriteRequest {
-            batch: std::mem::take(batch),
-            sync: options.sync,
-            disable_wal: options.disable_wal,
-            no_slowdown: options.no_slowdown,
-            ..WriteRequest::default()
-        };
-        self.join(request, batch)
-    }
-
-    /// [`WritePath::write`] of a batch without puts for an `inplace_callback`, after the checks of
-    /// options.
-    /// # Errors
-    /// Those of [`WritePath::write`].
-    #[cold]
-    pub(crate) fn write_special(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         if self.engine.commits.is_some() {
             return self.write_numbered_by_batch(options, batch);
         }

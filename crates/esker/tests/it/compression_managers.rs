@@ -5,9 +5,12 @@ use esker::options::{
     BUILT_IN_COMPRESSION, CodecOptions, CompressionManager, CompressionManagerRef, CompressionType,
     CustomCompressor, CustomDecompressor, FilterBuildingContext, FilterPolicy, OptionStruct, TargetVersion,
 };
-use esker::{Db, Env, Error, ErrorKind, Options, Result, SstFileReader, SstFileWriter};
+use esker::{Db, Env, Error, ErrorKind, Options, Result, SstFileReader, SstFileWriter, repair_db};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+
+/// The families, levels and codecs that a manager is asked about.
+type Asked = Arc<Mutex<Vec<(String, Option<i32>, CompressionType)>>>;
 
 /// Runs of equal bytes as (count, byte), behind the size of the contents. One byte of the contents
 /// chooses the code: 0x8A, or 0xFE with every byte inverted.
@@ -20,7 +23,7 @@ struct Runs {
     code: Option<u8>,
     /// Whether contents are changed.
     is_faulty: bool,
-    asked: Arc<Mutex<Vec<(String, Option<i32>, CompressionType)>>>,
+    asked: Asked,
 }
 
 fn runs(compatibility_name: &'static str) -> Runs {
@@ -62,7 +65,8 @@ impl CustomCompressor for Runs {
     }
     fn compress_block(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         assert!(out.is_empty());
-        let code = self.code.unwrap_or(if contents[contents.len() / 3] % 2 == 0 { 0x8A } else { 0xFE });
+        let code =
+            self.code.unwrap_or(if contents[contents.len() / 3].is_multiple_of(2) { 0x8A } else { 0xFE });
         let size = u32::try_from(contents.len()).unwrap();
         // A varint32 of five bytes at most.
         let mut rest = size;
@@ -268,4 +272,35 @@ fn a_manager_of_its_own_codes_needs_a_table_format_that_names_it() {
     let error = options.cf.set_text("compression_manager", "NoSuchManager").unwrap_err();
     assert!(error.message().contains("NoSuchManager"), "{error}");
     Db::open(&options, "/db").unwrap();
+}
+
+#[test]
+fn a_repair_without_the_manager_stops_and_with_it_keeps_the_tables() {
+    let fs = Arc::new(MemFs::new());
+    let options = options(&fs, Some(runs("TestRuns")));
+    let db = Db::open(&options, "/db").unwrap();
+    let model = fill(&db, 3);
+    db.close().unwrap();
+    drop(db);
+    let error = repair_db(&self::options(&fs, None), "/db", &[]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.message().contains("TestRuns"), "{error}");
+    let summary = repair_db(&options, "/db", &[]).unwrap();
+    assert_eq!((summary.tables_kept.len(), summary.tables_lost.len()), (1, 0));
+    check(&Db::open(&options, "/db").unwrap(), &model);
+}
+
+#[test]
+fn names_that_tables_cannot_store_and_aligned_blocks_are_refused_at_open() {
+    for name in ["", "My;Codec", "Mein Codec"] {
+        let fs = Arc::new(MemFs::new());
+        let error = Db::open(&options(&fs, Some(runs(name))), "/db").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.message().contains("compatibility_name"), "{error}");
+    }
+    let fs = Arc::new(MemFs::new());
+    let mut options = options(&fs, Some(runs("TestRuns")));
+    options.cf.compression = CompressionType::None;
+    options.cf.table.block_align = true;
+    assert!(Db::open(&options, "/db").unwrap_err().message().contains("block_align"));
 }

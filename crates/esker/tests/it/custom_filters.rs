@@ -109,8 +109,8 @@ impl CustomFilterBitsReader for ExactReader {
 }
 
 /// Even numbers have values; asks for all numbers, one by one and together. Returns the positive
-/// and the negative answers of the filters of tables. No filter is asked for 399: it lies behind all
-/// tables.
+/// and the negative answers of the filters of tables. No filter is asked for 399, which lies behind
+/// all tables.
 fn ask(db: &Db) -> (u64, u64) {
     PerfContext::reset();
     let keys: Vec<String> = (0..400).map(|i| format!("k{:02}/{i:04}", i / 40)).collect();
@@ -278,6 +278,7 @@ fn a_table_with_a_filter_of_its_own_is_whole() {
     let reader = SstFileReader::open(&options, &path).unwrap();
     reader.verify_checksum().unwrap();
     reader.verify_num_entries().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the bytes of a table on the machine's disk")]
     let bytes = std::fs::read(&path).unwrap();
     let name = b"fullfilter.test.ExactKeys";
     assert!(bytes.windows(name.len()).any(|window| window == name));

@@ -215,14 +215,15 @@ fn a_table_with_embedded_blobs_differs_from_that_of_rocksdb_in_checksums_only() 
     assert_eq!(q.num_data_blocks, p.num_data_blocks);
     assert_eq!((q.raw_key_size, q.raw_value_size), (p.raw_key_size, p.raw_value_size));
     assert_eq!(q.index_value_is_delta_encoded, p.index_value_is_delta_encoded);
-    // All records lie before the only data block, which has a codec in the fixture. Their number and
-    // their bytes are varints.
+    // All records lie before the only data block, which has a codec in the fixture. Their number
+    // and their bytes are varints.
     let (count, bytes) = match stats(p).unwrap()[..] {
         [count, bytes] => (usize::from(count), usize::from(bytes)),
         [count, low, high] => (usize::from(count), usize::from(low & 127) | usize::from(high) << 7),
         _ => panic!("{:?}", stats(p)),
     };
     let records = bytes + 5 * count;
+    #[expect(clippy::disallowed_methods, reason = "the bytes of tables on the machine's disk")]
     let read = |path: &Path| std::fs::read(path).unwrap()[..records].to_vec();
     let (ours, theirs) = (read(&ours), read(&theirs));
     let differing = ours.iter().zip(&theirs).filter(|(a, b)| a != b).count();
@@ -252,4 +253,18 @@ fn embedded_blobs_need_a_table_format_that_rocksdb_reads_them_in() {
     writer.finish().unwrap();
     let reader = SstFileReader::open(&options, "/table").unwrap();
     assert!(!reader.table_properties().user_collected_properties.contains_key(STATS));
+}
+
+#[test]
+fn a_data_block_names_a_mebibyte_of_values_and_no_more_than_one_value_beyond_it() {
+    let options = options();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open_with_embedded_blobs("/table", &SstFileWriterEmbeddedBlobOptions::default()).unwrap();
+    for i in 0..10 {
+        writer.put(format!("{i:02}"), vec![i; 400 << 10]).unwrap();
+    }
+    writer.finish().unwrap();
+    let reader = SstFileReader::open(&options, "/table").unwrap();
+    assert_eq!(reader.table_properties().num_data_blocks, 5, "two values in each");
+    reader.verify_num_entries().unwrap();
 }

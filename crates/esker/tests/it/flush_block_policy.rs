@@ -20,16 +20,19 @@ fn options() -> Options {
     options
 }
 
+/// Keys, sizes of values, and whether the block was empty.
+type Seen = Arc<Mutex<Vec<(Vec<u8>, usize, bool)>>>;
+
 /// Ends blocks where the first byte of the key changes; records the calls.
 #[derive(Default)]
 struct ByFirstByte {
     made: AtomicUsize,
-    seen: Arc<Mutex<Vec<(Vec<u8>, usize, bool)>>>,
+    seen: Seen,
 }
 
 struct FirstByte {
     last: Option<u8>,
-    seen: Arc<Mutex<Vec<(Vec<u8>, usize, bool)>>>,
+    seen: Seen,
 }
 
 impl FlushBlockPolicyFactory for ByFirstByte {

@@ -30,7 +30,9 @@ fn changed(options: &Options) -> BTreeSet<String> {
 
 #[test]
 fn leveldbs_defaults_change_these_options_only() {
+    // The arena's blocks follow from the write buffer.
     let expected = [
+        "arena_block_size=524288",
         "compression=kSnappyCompression",
         "max_open_files=1000",
         "paranoid_checks=false",
@@ -62,12 +64,11 @@ fn every_option_of_leveldb_arrives_under_its_name() {
     assert!(options.db.info_log.is_some());
     assert_eq!(options.cf.table.block_cache.as_ref().map(Arc::as_ptr), Some(Arc::as_ptr(&cache)));
     let expected = [
+        "arena_block_size=131072",
         "block_restart_interval=3",
         "block_size=1024",
         "comparator=rocksdb.ReverseBytewiseComparator",
         "compression=kNoCompression",
-        "create_if_missing=true",
-        "error_if_exists=true",
         "filter_policy=bloomfilter:10:false",
         "max_open_files=77",
         "write_buffer_size=1048576",

@@ -7,7 +7,7 @@ use esker::experimental::{
 };
 use esker::internals::env::mem::MemFs;
 use esker::table_properties_collector::TablePropertiesCollectorFactory;
-use esker::{Db, Env, ErrorKind, Options, ReadOptions};
+use esker::{Db, Env, ErrorKind, Options, ReadOptions, WriteOptions};
 use std::sync::Arc;
 
 const NAME: &[u8] = b"rocksdb.sqfc";
@@ -153,4 +153,27 @@ fn a_key_that_the_extractor_refuses_costs_its_table_the_filters_only() {
     assert_eq!((stored.len(), stored.iter().flatten().count()), (2, 1));
     assert_eq!(scan(&db, &filtered(&factory, "b", "c"), "!", "z"), [b"!"], "the other table is left out");
     assert_eq!(factory.name(), "SstQueryFilterConfigsManagerImpl::MyFactory");
+}
+
+#[test]
+fn filters_of_keys_with_timestamps_are_those_of_the_keys_alone() {
+    let whole = SstQueryFilterConfig::bytewise_min_max(FilterInput::WholeKey, KeyCategorySet::ALL).unwrap();
+    let factory = factory(configs(&[1, 1], vec![segment(1), whole]));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.comparator = esker_base::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
+    options.cf.table_properties_collector_factories = vec![factory.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    // The first bytes of the timestamps are larger than those of the bounds.
+    let timestamp = |n: u64| (n | 0xF0F0_F0F0_F0F0_F0F0).to_le_bytes();
+    db.put_with_ts(&WriteOptions::new(), &family, "b", &timestamp(5), "value").unwrap();
+    db.flush().unwrap();
+    for (lower, upper) in [("b", "b\0"), ("b", "bz"), ("a", "c")] {
+        let read = ReadOptions { timestamp: Some(vec![0xFF; 8]), ..filtered(&factory, lower, upper) };
+        assert_eq!(scan(&db, &read, lower, upper), [b"b"], "{lower:?} to {upper:?}");
+    }
+    let read = ReadOptions { timestamp: Some(vec![0xFF; 8]), ..filtered(&factory, "c", "d") };
+    assert!(scan(&db, &read, "a", "z").is_empty(), "the filter is in use");
 }

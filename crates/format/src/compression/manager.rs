@@ -171,6 +171,19 @@ impl dyn CustomDecompressor {
     }
 }
 
+/// Checks the name that tables store.
+/// # Errors
+/// `InvalidArgument`: it is empty, or has other bytes than letters, digits and `_`.
+pub fn check_compatibility_name(manager: &dyn CompressionManager) -> Result<()> {
+    let name = manager.compatibility_name();
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        let what =
+            format!("compatibility_name '{name}' of a compression manager: only letters, digits and _");
+        return Err(Error::invalid_argument(what));
+    }
+    Ok(())
+}
+
 /// The manager and the codes in the property `rocksdb.compression` of format version 7:
 /// `Manager;HexCodes;`, perhaps with more fields.
 /// # Errors

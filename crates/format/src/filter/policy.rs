@@ -48,7 +48,7 @@ pub struct FilterBuildingContext<'a> {
     pub reason: TableFileCreationReason,
     /// Whether no older data lies below its level.
     pub is_bottommost: bool,
-    /// How its family is compacted.
+    /// The compaction style of its family.
     pub compaction_style: CompactionStyle,
     /// The number of levels of its family, if known.
     pub num_levels: Option<i32>,

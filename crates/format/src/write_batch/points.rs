@@ -37,9 +37,8 @@ impl WriteBatch {
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let last = self.last_save_point()?;
-        let point = self.points[last];
-        self.points.truncate(last);
+        let (at, point) = self.last_save_point()?;
+        self.points.truncate(at);
         self.rep.truncate(point.bytes);
         self.content = point.content;
         self.set_count(point.count);
@@ -53,8 +52,8 @@ impl WriteBatch {
     /// # Errors
     /// `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {
-        let last = self.last_save_point()?;
-        self.points.remove(last);
+        let (at, _) = self.last_save_point()?;
+        self.points.remove(at);
         Ok(())
     }
 
@@ -104,8 +103,10 @@ impl WriteBatch {
         self.points.push(BatchPoint { bytes, count, content, ends_wal });
     }
 
-    fn last_save_point(&self) -> Result<usize> {
-        self.points.iter().rposition(|point| !point.ends_wal).ok_or_else(no_save_point)
+    /// The last save point, and its place among the points.
+    fn last_save_point(&self) -> Result<(usize, BatchPoint)> {
+        let mut points = self.points.iter().copied().enumerate().rev();
+        points.find(|(_, point)| !point.ends_wal).ok_or_else(no_save_point)
     }
 }
 

@@ -169,7 +169,8 @@ fn blocks_of_a_table_have_the_same_cache_keys_in_both_engines() {
     keys().for_each(|key| assert!(peer.get("other", key.as_bytes(), None).expect("read").is_some()));
     peer.end_trace(TraceOf::BlockCache).expect("ends");
     drop(peer);
-    let (db, family) = esker(&path);
+    let db = Db::open_cf(&Options::new().db, &path, ["default", "other"]).expect("opens");
+    let family = db.column_family("other").expect("there");
     let writer = new_file_trace_writer(&Env::default(), &ours).expect("made");
     db.start_block_cache_trace(&BlockCacheTraceOptions::default(), writer).expect("begins");
     keys().for_each(|key| assert!(db.get_cf(&family, key).expect("read").is_some()));

@@ -159,6 +159,10 @@ impl BlockSource {
         if found.role != kind.role() {
             return None;
         }
-        self.block_of(found.bytes, kind).and_then(|block| self.protected(block, handle, kind)).ok()
+        // A block of a dump that RocksDB wrote names its embedded values. Ours has them.
+        self.block_of(found.bytes, kind)
+            .and_then(|block| self.with_values(block, kind, true))
+            .and_then(|block| self.protected(block, handle, kind))
+            .ok()
     }
 }

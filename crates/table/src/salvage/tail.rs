@@ -15,12 +15,13 @@ use super::mend::{MOST_HASHED_BYTES, mend};
 use super::walk::Walker;
 use super::{DamagedPart, TableSalvage, Tombstones};
 use crate::block_source::{BlockKind, BlockSource, CachedBlock, may_be_damage};
-use crate::open::{first_source, parse_properties, range_tombstones, uses_dictionary};
+use crate::open::{decompressor_by_name, first_source, parse_properties, range_tombstones, uses_dictionary};
 use crate::options::TableReaderOptions;
 use esker_base::sync::Arc;
 use esker_base::{Error, Result, ValueType};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor};
+use esker_format::compression::manager::CompressionManagerRef;
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::footer::{FOOTER_BYTES, Footer, LEGACY_FOOTER_BYTES};
 use esker_format::handle::BlockHandle;
@@ -43,6 +44,17 @@ impl TableSalvage {
             true => e,
             false => e.at(path.display()),
         })
+    }
+
+    /// Sets the manager of codecs by user code. Blocks with codes of programs count as lost without
+    /// it.
+    /// # Errors
+    /// `NotSupported`: the table needs another manager.
+    pub fn set_compression_manager(&mut self, manager: Option<&CompressionManagerRef>) -> Result<()> {
+        if let Some(properties) = &self.properties {
+            self.source.custom_decompressor = decompressor_by_name(properties, manager)?;
+        }
+        Ok(())
     }
 }
 

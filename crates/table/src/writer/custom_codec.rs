@@ -9,7 +9,7 @@ use esker_base::{Error, Result};
 use esker_format::compression::CompressionType;
 use esker_format::compression::manager::{
     BUILT_IN_COMPRESSION, CustomCompressor, CustomDecompressor, FIRST_CUSTOM_COMPRESSION,
-    LAST_CUSTOM_COMPRESSION,
+    LAST_CUSTOM_COMPRESSION, check_compatibility_name,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ impl CustomCodec {
     pub(super) fn new(options: &mut TableBuilderOptions) -> Result<Option<CustomCodec>> {
         let Some(manager) = options.compression_manager.clone() else { return Ok(None) };
         let table = options.table_options.clone();
+        check_compatibility_name(&*manager)?;
         let is_built_in = manager.compatibility_name() == BUILT_IN_COMPRESSION;
         if !is_built_in && table.format_version < 7 {
             return Err(Error::invalid_argument(

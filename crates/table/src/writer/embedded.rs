@@ -16,7 +16,13 @@ use esker_format::properties::EMBEDDED_BLOB_STATS;
 pub(super) struct EmbeddedBlobs {
     count: u64,
     payload_bytes: u64,
+    /// Bytes of the values that entries of the current data block name.
+    pub(super) of_block: u64,
 }
+
+/// Bytes of embedded values behind which a data block ends: a reader puts them all back into the
+/// block.
+const MOST_BYTES_OF_BLOCK: u64 = 1 << 20;
 
 impl TableBuilder {
     /// Writes a value as an embedded blob, and returns its place: file number 0 stands for the
@@ -39,8 +45,13 @@ impl TableBuilder {
         if u32::try_from(value.len()).is_err() {
             return Err(Error::invalid_argument("Embedded blob value is too large"));
         }
+        let of_block = self.embedded_blobs.of_block;
+        if of_block > 0 && of_block + value.len() as u64 > MOST_BYTES_OF_BLOCK {
+            self.flush_data_block()?;
+        }
         let handle = self.sink.write_plain(value.to_vec())?;
         let counts = &mut self.embedded_blobs;
+        counts.of_block += handle.size;
         counts.count += 1;
         counts.payload_bytes += handle.size;
         let mut stats = Vec::new();

@@ -584,6 +584,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             icmp: InternalKeyComparator::default(),
             table_options: Arc::default(),
             prefix_extractor: None,
+            compression_manager: None,
             merge_operator: None,
             paths: esker_format::file_name::FilePaths::one("/db"),
             open_files: OpenFiles::new(Some(3)),

@@ -30,7 +30,8 @@ fn the_operator_gets_operands_oldest_first() {
     }
     let op = operator();
     assert_eq!(operands.merge_newest_first(Some(&op), b"k", Some(b"v")).unwrap(), b"v,a,,c");
-    assert_eq!(operands.merge_oldest_first(Some(&op), b"k", None).unwrap(), b"-,c,,a");
+    let merged = operands.merge_columns_oldest_first(Some(&op), b"k", StoredBase::Nothing).unwrap();
+    assert_eq!(merged, MergedValue::Plain(b"-,c,,a".to_vec()));
     operands.clear();
     operands.push(b"x");
     assert_eq!(operands.iter().collect::<Vec<_>>(), [b"x"]);

@@ -144,7 +144,7 @@ fn histories_of_transactions_leave_the_entries_of_the_values_in_force() {
         let txn = it.db.begin_transaction();
         for _ in 0..next(8) {
             let (key, value) = (format!("k{}", next(6)), format!("v{}", next(4)));
-            match next(10) {
+            match next(12) {
                 0..3 => txn.put_cf(&it.primary, &key, &value).unwrap(),
                 3 => txn.put_untracked(&it.primary, &key, &value).unwrap(),
                 4 => txn.put_entity(&it.primary, &key, &[(b"mail", value.as_bytes())]).unwrap(),
@@ -154,6 +154,8 @@ fn histories_of_transactions_leave_the_entries_of_the_values_in_force() {
                 6 => txn.delete_cf(&it.primary, &key).unwrap(),
                 7 => txn.delete_untracked(&it.primary, &key).unwrap(),
                 8 => txn.set_save_point(),
+                9 => txn.disable_indexing(),
+                10 => txn.enable_indexing(),
                 _ => drop(txn.rollback_to_save_point()),
             }
         }
@@ -406,4 +408,20 @@ fn families_without_an_index_are_written_as_before() {
     let plain = open();
     plain.put("a", "1").unwrap();
     assert_eq!(rows(&plain, &plain.default_column_family()).len(), 1);
+}
+
+#[test]
+fn collapsing_a_key_of_an_index_leaves_value_and_entries_as_they_are() {
+    let it = indexed();
+    it.db.put_cf(&it.primary, "a", "1").unwrap();
+    let txn = it.db.begin_transaction();
+    txn.put_entity(&it.primary, "b", &[(b"", b"2"), (b"mail", b"m")]).unwrap();
+    txn.commit().unwrap();
+    let (before, entries) = (it.expected(), rows(&it.db, &it.secondary));
+    let txn = it.db.begin_transaction();
+    for key in ["a", "b"] {
+        txn.collapse_key(&ReadOptions::default(), &it.primary, key).unwrap();
+    }
+    txn.commit().unwrap();
+    assert_eq!((it.expected(), rows(&it.db, &it.secondary)), (before, entries));
 }

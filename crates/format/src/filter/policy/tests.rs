@@ -1,6 +1,6 @@
 use super::*;
 
-const TABLE: FilterBuildingContext = FilterBuildingContext {
+const TABLE: FilterBuildingContext<'_> = FilterBuildingContext {
     format_version: 5,
     level: Some(1),
     is_flush: false,
