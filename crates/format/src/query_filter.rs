@@ -7,7 +7,7 @@
 //! Invariants
 //!  1. A property that is damaged, of another version, or by an unknown extractor means "may have".
 //!  2. A filter whose keys are out of order in their segments is left out of the property.
-//!  3. A search looks at each byte of the property at most once, and nests at most [`MAX_DEPTH`]
+//!  3. A search looks at each byte of the property at most once, and nests at most `MAX_DEPTH`
 //!     calls.
 //!
 //! Source of the semantics: RocksDB `include/rocksdb/experimental.h`, `db/experimental.cc`.
