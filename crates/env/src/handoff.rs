@@ -16,7 +16,7 @@ use esker_base::Result;
 /// # use esker_env::{FileSystem, MemFs};
 /// use esker_env::{ChecksumHandoff, WritableFile};
 /// # let fs = MemFs::new();
-/// # fs.create_dir_all("/d".as_ref())?;
+/// # fs.create_dir_if_missing("/d".as_ref())?;
 /// let file = fs.new_writable_file("/d/table".as_ref())?;
 /// let mut file = ChecksumHandoff::new(file);
 /// file.append(b"bytes")?; // `append_with_checksum(b"bytes", …)` of the file below
