@@ -8,6 +8,7 @@ use crate::directory::drop_page_cache;
 use crate::engine::{Durability, RivalEngine, RivalResult, RivalSettings};
 use crate::keys::{Digest, KEY_BYTES, RivalValues, VALUE_BYTES, key};
 use crate::measure::{Deadline, Meter, Sample};
+use esker::internals::env::system::available_parallelism;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -245,6 +246,18 @@ pub(crate) fn read_in_threads<E: RivalEngine>(
 pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
     let digest = done.iter().fold(0u64, |sum, (_, digest)| sum.wrapping_add(*digest));
     reads(done.iter().map(|(count, _)| count).sum(), count, digest)
+}
+
+/// Runs tasks on as many threads as there are processors. `work` gets the numbers of the tasks that
+/// one thread runs. Returns as [`in_threads`].
+pub(crate) fn in_few_threads<T: Send>(
+    tasks: u64,
+    work: impl Fn(Vec<u64>) -> RivalResult<Vec<T>> + Sync,
+) -> RivalResult<(f64, Vec<T>)> {
+    let threads = (available_parallelism() as u64).min(tasks);
+    let step = usize::try_from(threads).expect("processors");
+    let (seconds, parts) = in_threads(threads, |thread| work((thread..tasks).step_by(step).collect()))?;
+    Ok((seconds, parts.into_iter().flatten().collect()))
 }
 
 /// Runs `work` in `threads` threads. `work` gets the thread's number. Returns the seconds from the

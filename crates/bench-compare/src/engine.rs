@@ -162,6 +162,11 @@ pub(crate) trait RivalEngine: Sized + Send + Sync + 'static {
         self.put(key, value, durability)
     }
 
+    /// As [`RivalEngine::get`], for tasks.
+    async fn get_in_task(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
+        self.get(key, visit)
+    }
+
     /// Runs `work(0)` to `work(tasks - 1)` at the same time: a thread for each. An asynchronous
     /// engine runs them as tasks of its runtime. Returns the seconds from the first start to the
     /// last end, and the results.

@@ -137,6 +137,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[cfg(feature = "tokio")]
+mod async_db;
 mod backup;
 mod cache_dump;
 mod cf;
@@ -181,6 +183,8 @@ mod version;
 mod wal;
 mod write;
 
+#[cfg(feature = "tokio")]
+pub use async_db::{AsyncDb, AsyncOptions, RowStream};
 pub use backup::{
     BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, ExcludeFilesCallback,
     RestoreMode, RestoreOptions,
@@ -270,6 +274,9 @@ mod pages {
     struct Tuning;
     #[doc = include_str!("../../../docs/guide/src/operating.md")]
     struct Operating;
+    #[cfg(feature = "tokio")]
+    #[doc = include_str!("../../../docs/guide/src/async.md")]
+    struct Asynchronous;
     #[doc = include_str!("../../../docs/guide/src/moving-from-rocksdb.md")]
     struct MovingFromRocksDb;
 }

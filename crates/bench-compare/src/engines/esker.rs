@@ -1,12 +1,16 @@
 //! The adapter for Esker.
 
+use crate::bench::in_few_threads;
 use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::filter::FilterPolicy;
 use esker::{
-    ColumnFamilyHandle, Db, DbIterator, MultiGetOutput, Options, ReadOptions, WriteBatch, WriteOptions,
+    AsyncDb, AsyncOptions, ColumnFamilyHandle, Db, DbIterator, MultiGetOutput, Options, ReadOptions,
+    WriteBatch, WriteOptions,
 };
+use futures_executor::block_on;
+use futures_util::future::try_join_all;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +18,8 @@ use std::sync::Arc;
 /// An open database.
 pub(crate) struct Esker {
     db: Db,
+    /// The database for tasks.
+    tasks: AsyncDb,
     family: ColumnFamilyHandle,
     read: ReadOptions,
     /// Write options in the order of [`Durability`].
@@ -52,7 +58,8 @@ impl RivalEngine for Esker {
         let family = db.default_column_family();
         let write =
             [WriteOptions::new().disable_wal(true), WriteOptions::new(), WriteOptions::new().sync(true)];
-        Ok(Esker { db, family, read: ReadOptions::new(), write })
+        let tasks = AsyncDb::new(db.clone(), &AsyncOptions::default()).map_err(text)?;
+        Ok(Esker { db, tasks, family, read: ReadOptions::new(), write })
     }
 
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
@@ -65,6 +72,28 @@ impl RivalEngine for Esker {
             batch.put_cf(self.family.id(), key, value).map_err(text)?;
         }
         self.db.write_opt(&self.write[durability as usize], &mut batch).map_err(text)
+    }
+
+    async fn put_in_task(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key, value).map_err(text)?;
+        self.tasks.write_opt(self.write[durability as usize], batch).await.map_err(text)
+    }
+
+    async fn get_in_task(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
+        let value = self.tasks.get(key).await.map_err(text)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn in_tasks<T: Send>(
+        &self,
+        tasks: u64,
+        work: impl AsyncFn(u64) -> RivalResult<T> + Sync,
+    ) -> RivalResult<(f64, Vec<T>)> {
+        in_few_threads(tasks, |part| block_on(try_join_all(part.into_iter().map(|task| work(task)))))
     }
 
     fn delete(&self, key: &[u8]) -> RivalResult<()> {

@@ -1,8 +1,7 @@
 //! SurrealKV 1, an LSM tree in Rust with asynchronous commits.
 
-use crate::bench::in_threads;
+use crate::bench::in_few_threads;
 use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
-use esker::internals::env::system::available_parallelism;
 use futures_util::future::try_join_all;
 use std::path::Path;
 use std::time::Duration;
@@ -119,12 +118,9 @@ impl RivalEngine for SurrealKv {
         tasks: u64,
         work: impl AsyncFn(u64) -> RivalResult<T> + Sync,
     ) -> RivalResult<(f64, Vec<T>)> {
-        let threads = (available_parallelism() as u64).min(tasks);
-        let (seconds, parts) = in_threads(threads, |thread| {
-            let part = (thread..tasks).step_by(usize::try_from(threads).expect("processors"));
-            self.runtime.block_on(try_join_all(part.map(|task| work(task))))
-        })?;
-        Ok((seconds, parts.into_iter().flatten().collect()))
+        in_few_threads(tasks, |part| {
+            self.runtime.block_on(try_join_all(part.into_iter().map(|task| work(task))))
+        })
     }
 
     fn delete(&self, key: &[u8]) -> RivalResult<()> {

@@ -216,7 +216,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    const DEFAULTS: ReadOptions = ReadOptions {
+    pub(crate) const DEFAULTS: ReadOptions = ReadOptions {
         snapshot: None,
         verify_checksums: true,
         fill_cache: true,
