@@ -20,6 +20,7 @@
 //!
 //! Page: `docs/format/sst.md`.
 
+pub mod auto_skip;
 #[cfg(feature = "bzip2")]
 mod bzip2;
 mod lz4;

@@ -92,6 +92,9 @@ pub use esker_env::{
     Clock, Env, FileSystem, IoKind, IoPriority, MemFs, Priority, RateLimiter, RateLimiterMode,
     SstFileManager, SstFileManagerOptions,
 };
+pub use esker_format::compression::auto_skip::{
+    auto_skip_compression_manager, cost_aware_compression_manager,
+};
 pub use esker_format::compression::manager::{
     BUILT_IN_COMPRESSION, CompressionManager, CompressionManagerRef, CustomCompressor, CustomDecompressor,
     FIRST_CUSTOM_COMPRESSION, LAST_CUSTOM_COMPRESSION,

@@ -4,6 +4,7 @@ use esker::internals::env::mem::MemFs;
 use esker::options::{
     BUILT_IN_COMPRESSION, CodecOptions, CompressionManager, CompressionManagerRef, CompressionType,
     CustomCompressor, CustomDecompressor, FilterBuildingContext, FilterPolicy, OptionStruct, TargetVersion,
+    auto_skip_compression_manager, cost_aware_compression_manager,
 };
 use esker::{Db, Env, Error, ErrorKind, Options, Result, SstFileReader, SstFileWriter, repair_db};
 use std::collections::BTreeMap;
@@ -200,6 +201,33 @@ fn blocks_of_a_manager_of_the_program_are_written_and_read() {
         let db = Db::open(&self::options(&fs, Some(finds)), "/db").unwrap();
         check(&db, &model);
         db.close().unwrap();
+    }
+}
+
+#[test]
+fn tables_of_managers_over_the_built_in_codecs_need_no_manager() {
+    let managers = [
+        (auto_skip_compression_manager(None), CompressionType::Lz4, "04"),
+        (cost_aware_compression_manager(), CompressionType::Lz4, "07"),
+        (auto_skip_compression_manager(Some(Arc::new(runs("TestRuns")))), CompressionType::Zstd, "8AFE"),
+    ];
+    for (n, (manager, compression, codes)) in managers.into_iter().enumerate() {
+        let fs = Arc::new(MemFs::new());
+        let mut options = options(&fs, None);
+        options.cf.compression = compression;
+        options.cf.table.verify_compression = true;
+        let plain = options.clone();
+        options.cf.compression_manager = Some(manager);
+        let db = Db::open(&options, "/db").unwrap();
+        let model = fill(&db, 7);
+        check(&db, &model);
+        let tables = properties(&db);
+        let codes_used = tables[0].compression_name.split(';').nth(1).unwrap();
+        assert_eq!(codes_used, codes);
+        db.close().unwrap();
+        drop(db);
+        let read = Db::open(&plain, "/db").and_then(|db| db.get("0001").map(|_| check(&db, &model)));
+        assert_eq!(read.is_ok(), n < 2, "the third has codes of its own");
     }
 }
 
