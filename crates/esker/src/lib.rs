@@ -194,10 +194,11 @@ pub use cache_dump::{
     from_file_cache_dump_reader, to_file_cache_dump_writer,
 };
 pub use db::{
-    AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnsCursor,
-    Db, FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode, QuarantinedTable,
-    StatsHistoryIterator, UserWriteCallback, WalIterator, WalLock, WideColumns, WriteCallback,
-    approximate_memory_usage_by_type, destroy_db, destroy_db_cf, option_change_migration,
+    AttributeGroup, BatchArg, Change, ChangeBatch, ChangeFamily, ChangeOp, ChangePosition, Changes,
+    ChangesEnd, ChangesLag, ChangesOptions, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle,
+    ColumnsCursor, Db, FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode,
+    QuarantinedTable, StatsHistoryIterator, UserWriteCallback, WalIterator, WalLock, WideColumns,
+    WriteCallback, approximate_memory_usage_by_type, destroy_db, destroy_db_cf, option_change_migration,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

@@ -1,7 +1,7 @@
-//! The commands of the campaigns crash, kill9, faults, histories, hostile, sim and sim-scans.
+//! The commands of the campaigns crash, changes, kill9, faults, histories, hostile, sim and sim-scans.
 
 use clap::Args;
-use esker_stress::{crash, db_stress, faults, histories, hostile, kill9};
+use esker_stress::{crash, db_stress, faults, following, histories, hostile, kill9};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -16,6 +16,22 @@ pub(crate) struct CrashArguments {
     #[cfg(feature = "encryption")]
     #[arg(long)]
     encrypted: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ChangesArguments {
+    /// Seed of the first round; each further round has the next number.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Batches that followers apply.
+    #[arg(long, default_value_t = 1_000_000)]
+    batches: u64,
+}
+
+pub(crate) fn run_changes(arguments: &ChangesArguments) -> Result<String, String> {
+    let &ChangesArguments { seed, batches } = arguments;
+    let parameters = following::FollowingParameters { seed, batches, verbose: true };
+    following::run(&parameters).map(|report| report.to_string())
 }
 
 #[derive(Args)]

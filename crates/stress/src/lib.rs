@@ -13,6 +13,7 @@
 //! | [`metamorphic`] | the same operations under many sets of options |
 //! | [`crash`] | crashes of a simulated disk at random points in time |
 //! | [`histories`] | long random histories with many crashes, each answer compared with a model |
+//! | [`following`] | the change stream and a follower under crashes, compared with a model |
 //! | [`kill9`] | kills of a writing child process, on the real disk |
 //! | [`faults`] | for each file operation a run in which this operation fails |
 //! | [`db_stress`] | random operations on a real directory, in processes that are killed |
@@ -28,6 +29,7 @@ mod audit;
 pub mod crash;
 pub mod db_stress;
 pub mod faults;
+pub mod following;
 pub mod growth;
 pub mod histories;
 pub mod hostile;

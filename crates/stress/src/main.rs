@@ -48,6 +48,8 @@ enum Campaign {
     Crash(durability::CrashArguments),
     /// Long histories with many crashes, each answer compared with a model.
     Histories(durability::HistoriesArguments),
+    /// The change stream and a follower under crashes, compared with a model.
+    Changes(durability::ChangesArguments),
     /// A child process killed while it writes, on the real disk.
     Kill9(durability::Kill9Arguments),
     /// The child process of `kill9`.
@@ -82,6 +84,7 @@ impl Campaign {
             Campaign::ScanThreads(_) => "scan-threads",
             Campaign::Crash(_) => "crash",
             Campaign::Histories(_) => "histories",
+            Campaign::Changes(_) => "changes",
             Campaign::Kill9(_) | Campaign::Kill9Child(_) => "kill9",
             Campaign::Hostile(_)
             | Campaign::HostileChild(_)
@@ -273,6 +276,7 @@ fn main() -> ExitCode {
         Campaign::ScanThreads(arguments) => run_scans(arguments),
         Campaign::Crash(arguments) => durability::run_crash(&arguments),
         Campaign::Histories(arguments) => durability::run_histories(&arguments),
+        Campaign::Changes(arguments) => durability::run_changes(&arguments),
         Campaign::Kill9(arguments) => durability::run_kill9(&arguments),
         Campaign::Kill9Child(arguments) => durability::run_child(&arguments),
         Campaign::Hostile(arguments) => durability::run_hostile(&arguments),

@@ -46,6 +46,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
         &["MemTable::protect", "compaction:begun", "iter:exchange", "iter:skip", "manifest:fresh"],
     ),
     ("crash", &["compaction:begun", "compaction:trivial_move", "manifest:fresh"]),
+    ("changes", &["compaction:begun", "manifest:fresh"]),
     (
         "faults",
         &[

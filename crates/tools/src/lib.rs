@@ -16,6 +16,7 @@
 
 mod blob_dump;
 mod block_cache_trace_analyzer;
+mod changes;
 mod command_line;
 mod compaction_worker;
 mod compare;
@@ -83,6 +84,8 @@ enum Command {
     /// Analyzes a trace of the block cache, as RocksDB's block_cache_trace_analyzer
     #[command(name = "block_cache_trace_analyzer")]
     BlockCacheTraceAnalyzer(Box<block_cache_trace_analyzer::CacheAnalyzerOptions>),
+    /// Prints the committed batches of a database in order, from a position on, and follows it
+    Changes(changes::ChangesCommand),
     /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
     #[command(name = "compaction_worker")]
     CompactionWorker(compaction_worker::WorkerOptions),
@@ -181,6 +184,7 @@ impl CommandLine {
             self.command,
             Command::BlobDump(_)
                 | Command::BlockCacheTraceAnalyzer(_)
+                | Command::Changes(_)
                 | Command::CompactionWorker(_)
                 | Command::Compare(_)
                 | Command::Compat(_)
@@ -201,6 +205,7 @@ impl CommandLine {
     pub fn only_reads(&self) -> bool {
         match &self.command {
             Command::BlobDump(_)
+            | Command::Changes(_)
             | Command::Compare(_)
             | Command::Compat(_)
             | Command::Explain(_)
@@ -235,6 +240,7 @@ impl CommandLine {
             Command::Demo(options) => demo::run(options),
             Command::BlobDump(options) => blob_dump::run(options, host),
             Command::BlockCacheTraceAnalyzer(options) => block_cache_trace_analyzer::run(options, host),
+            Command::Changes(options) => changes::run(options, host),
             Command::CompactionWorker(options) => compaction_worker::run(options, host),
             Command::Completions(options) => command_line::completions(options, Arguments::command(), host),
             Command::Compare(options) => compare::run(options, host),

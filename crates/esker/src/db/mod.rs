@@ -14,12 +14,13 @@
 //!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `lock_wal`,
 //!     `verify` and `history`; `set_options`, `option_change`, `resume`, `close`, `destroy`.
 //!  6. Observation: `properties`, `aggregates`, `table_facts`, `stats_dump`, `stats_history`,
-//!     `traces`, `updates` (the WAL, for users).
+//!     `traces`, `updates` (the WAL, for users) with `changes` (a stream to follow).
 //!  7. Timers: `compaction_timer` (compactions that become due with time), `recorded_times`.
 
 mod aggregates;
 pub(crate) mod batch_arg;
 mod catch_up;
+mod changes;
 mod clip;
 mod close;
 mod coalescing;
@@ -73,6 +74,10 @@ mod writes;
 
 pub use aggregates::{MemoryUsageType, approximate_memory_usage_by_type};
 pub use batch_arg::BatchArg;
+pub use changes::{
+    Change, ChangeBatch, ChangeFamily, ChangeOp, ChangePosition, Changes, ChangesEnd, ChangesLag,
+    ChangesOptions,
+};
 pub(crate) use coalescing::check_families;
 pub use coalescing::{CoalescingIterator, ColumnsCursor};
 pub use column_family::ColumnFamilyHandle;

@@ -12,6 +12,8 @@
 //!
 //! Source: RocksDB `db/wal_manager.cc`, `db/transaction_log_impl.cc`.
 
+mod position;
+
 use super::Db;
 use crate::engine::Engine;
 use crate::instance::DbInner;

@@ -19,6 +19,7 @@ mod cache_dump;
 mod cache_tiers;
 mod called_off;
 mod changed_super_versions;
+mod changes;
 mod checkpoint;
 mod clip;
 mod clocks;

@@ -4,6 +4,7 @@
 mod crash;
 mod db_stress;
 mod faults;
+mod following;
 mod growth;
 mod histories;
 mod hostile;

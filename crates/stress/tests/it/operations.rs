@@ -58,6 +58,7 @@ const CALLED: [(&str, &str, &str); 8] = [
     ),
     ("model", "fn", "repair_db_with downgrade destroy_db"),
     ("metamorphic", "Db", "ingest_write_batch_with_index"),
+    ("changes", "Db", "changes"),
     ("metamorphic", "OptimisticTransactionDb", "open_cf_opt begin_transaction_opt"),
     (
         "metamorphic",
