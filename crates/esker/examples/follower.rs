@@ -392,7 +392,7 @@ impl Replica {
 }
 
 fn options_of(db: &Db) -> esker::ColumnFamilyOptions {
-    db.options_cf(&db.default_column_family()).cf
+    db.options_cf(&db.default_column_family())
 }
 
 // The drill.

@@ -52,6 +52,8 @@ impl Follower {
     ) -> Result<Follower> {
         let mut options = Options::new().create_if_missing(true);
         options.db.create_missing_column_families = true;
+        // WALs of a copy may have sections of transactions.
+        options.db.allow_2pc = true;
         options.cf.write_buffer_size = 1 << rng.u32(14..18);
         options.cf.merge_operator = Some(builtin::string_append(","));
         if copied.is_some() {
@@ -208,8 +210,7 @@ fn roll_back(disk: &CrashFs, options: &Options) -> Result<()> {
     let names = Db::list_column_families(&options.db, DIR)?;
     let families = names.iter().map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
     let db = TransactionDb::open_cf(&options.db, &TransactionDbOptions::default(), DIR, families)?;
-    db.get_all_prepared_transactions().iter().try_for_each(Transaction::rollback)?;
-    db.db().flush()
+    db.get_all_prepared_transactions().iter().try_for_each(Transaction::rollback)
 }
 
 /// Copies the files of a directory to the same names of [`DIR`] on a new disk.

@@ -9,6 +9,7 @@
 
 mod beside_owner;
 mod block_cache_reports;
+mod changes;
 mod compaction_worker;
 mod compat;
 mod db_bench;
