@@ -30,7 +30,11 @@ pub(crate) fn store(flags: &Flags) -> Result<EskerStore> {
         let manager = WriteBufferManager::with_cache(options.db.db_write_buffer_size, cache, false);
         options.db.write_buffer_manager = Some(Arc::new(manager));
     }
-    Ok(EskerStore { path: directory(flags), options, read_only: flags.readonly })
+    let mut store = EskerStore { path: directory(flags), options, read_only: flags.readonly, watch: None };
+    if !flags.statistics_socket.is_empty() {
+        store.watch_at(&flags.statistics_socket);
+    }
+    Ok(store)
 }
 
 /// The directory of the database.

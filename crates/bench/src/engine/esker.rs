@@ -2,11 +2,14 @@
 
 use super::{BenchBatch, BenchCursor, BenchEngine, Store};
 use esker::internals::format::file_name::parse_file_name;
+use esker::options::Statistics;
 use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, MultiGetOutput, MultiScanArgs, Options,
     ReadOptions, Result, SubCode, WriteBatch, WriteOptions, destroy_db, options::BottommostLevelCompaction,
 };
+use esker_monitor::{Monitor, StatisticsServer, StatisticsServerOptions};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A directory, and the options to open it with.
 #[derive(Debug)]
@@ -17,9 +20,26 @@ pub struct EskerStore {
     pub options: Options,
     /// Whether to open for reading only.
     pub read_only: bool,
+    /// The statistics server of each open database; `None`: there is none.
+    pub watch: Option<BenchWatch>,
+}
+
+/// A monitor, whose listener is among the options, and the socket of its server.
+#[derive(Clone, Debug)]
+pub struct BenchWatch {
+    monitor: Monitor,
+    socket: PathBuf,
 }
 
 impl EskerStore {
+    /// Serves the statistics of each database that is opened from now on through a Unix socket.
+    pub fn watch_at(&mut self, socket: impl Into<PathBuf>) {
+        let watch = BenchWatch { monitor: Monitor::new(), socket: socket.into() };
+        self.options.db.listeners.push(watch.monitor.listener());
+        self.options.db.statistics.get_or_insert_with(|| Arc::new(Statistics::new()));
+        self.watch = Some(watch);
+    }
+
     /// Refuses a directory that has files, but none of a database.
     fn check_directory(&self) -> Result<()> {
         let names = match self.options.db.env.fs.children(&self.path) {
@@ -49,7 +69,13 @@ impl Store for EskerStore {
         }
         let open = if self.read_only { Db::open_for_read_only } else { Db::open };
         let db = open(&self.options, self.path.clone())?;
-        Ok(EskerEngine { family: db.default_column_family(), db })
+        let server = self.watch.as_ref().map(|watch| {
+            let handle = Arc::new(db.clone());
+            let options = StatisticsServerOptions::new(&watch.socket);
+            let server = StatisticsServer::start(&watch.monitor, &handle, &options)?;
+            Ok::<_, Error>(EngineWatch { _server: server, _handle: handle })
+        });
+        Ok(EskerEngine { watch: server.transpose()?, family: db.default_column_family(), db })
     }
 
     fn destroy(&self) -> Result<()> {
@@ -75,6 +101,14 @@ impl Store for EskerStore {
 pub struct EskerEngine {
     db: Db,
     family: ColumnFamilyHandle,
+    watch: Option<EngineWatch>,
+}
+
+/// A statistics server, and the handle that it watches.
+#[derive(Debug)]
+struct EngineWatch {
+    _server: StatisticsServer,
+    _handle: Arc<Db>,
 }
 
 impl BenchEngine for EskerEngine {
@@ -162,6 +196,7 @@ impl BenchEngine for EskerEngine {
         self.db.property(name)
     }
     fn close(self) -> Result<()> {
+        drop(self.watch);
         self.db.close()
     }
 }

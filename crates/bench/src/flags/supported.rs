@@ -209,6 +209,8 @@ flags! {
     report_interval_seconds: i64 = 0;
     /// Path of the file that gets the number of operations of each interval.
     report_file: String = String::from("report.csv");
+    /// Esker's own: path of a Unix socket that `esker top` reads; turns statistics on.
+    statistics_socket: String = String::new();
 
     // The database.
     /// The engine's option of this name.

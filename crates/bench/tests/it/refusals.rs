@@ -77,7 +77,7 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(faults.clone()));
     options.cf.write_buffer_size = 64 << 10;
-    let store = EskerStore { path: "/db".into(), options, read_only: false };
+    let store = EskerStore { path: "/db".into(), options, read_only: false, watch: None };
     // The disk is full when the second benchmark has begun to write.
     let list = "--benchmarks=fillseq,overwrite,readrandom";
     let ran = run_on_store(&store, &[list, "--num=2000", "--seed=1"], move |out| {
