@@ -16,7 +16,7 @@
 
 mod damage;
 pub(crate) mod gather;
-mod holder;
+pub(crate) mod holder;
 pub(crate) mod model;
 mod operators;
 mod options;

@@ -4,9 +4,9 @@
 //! 0 for success, 1 for a failure, 2 for a wrong command line. Some subcommands have other codes,
 //! too.
 //!
-//! The features `benchmarks` and `campaigns`, both on by default, add the subcommands that need the
-//! crates `esker-bench` and `esker-stress`. Without these features the binary builds in a fraction
-//! of the time.
+//! The features `benchmarks`, `campaigns` and `top`, all on by default, add the subcommands that
+//! need the crates `esker-bench`, `esker-stress`, `esker-monitor` and `ratatui`. Without these
+//! features the binary builds in a fraction of the time.
 //!
 //! Each subcommand is a module that starts with its options. Subcommands share `host`, `failure`,
 //! `text`, `table_text` and `manifest`. Tests use this crate as a library: they run a
@@ -44,6 +44,8 @@ mod report;
 mod sst_dump;
 mod table_text;
 mod text;
+#[cfg(feature = "top")]
+mod top;
 mod trace_analyzer;
 mod units;
 mod verify;
@@ -141,6 +143,9 @@ enum Command {
     /// Looks into table files, like RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
+    /// Shows the database of a running process, live
+    #[cfg(feature = "top")]
+    Top(top::TopOptions),
     /// Analyzes a trace of queries, as RocksDB's trace_analyzer
     #[command(name = "trace_analyzer")]
     TraceAnalyzer(trace_analyzer::AnalyzerOptions),
@@ -264,6 +269,8 @@ impl CommandLine {
             Command::RocksdbDump(options) => db_dump::dump(options, host),
             Command::RocksdbUndump(options) => db_dump::undump(options, host),
             Command::SstDump(options) => sst_dump::run(options, host),
+            #[cfg(feature = "top")]
+            Command::Top(options) => top::run(options, host),
             Command::TraceAnalyzer(options) => trace_analyzer::run(options, host),
             Command::Verify(options) => verify::run(options, host),
             Command::WriteStress(options) => write_stress::run(options, host),

@@ -25,7 +25,7 @@ struct FileIdentity {
     inode: u64,
 }
 
-pub(super) fn lock_of(host: &Host, dir: &Path) -> DirectoryLock {
+pub(crate) fn lock_of(host: &Host, dir: &Path) -> DirectoryLock {
     let path = lock_file_name(dir);
     match (host.is_machine(), host.check_regular(&path)) {
         (true, Ok(())) => holders(host, &path)

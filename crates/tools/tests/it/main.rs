@@ -27,6 +27,8 @@ mod report;
 mod run;
 mod salvage;
 mod sst_dump;
+#[cfg(feature = "top")]
+mod top;
 mod traces;
 mod verify;
 mod write_stress;

@@ -1,0 +1,193 @@
+//! `esker top`: a running process's database, live.
+//!
+//! In: a statistics server, by its socket, by the database's directory or by the process. Out: a
+//! screen that a terminal shows, one screen as text, snapshots as JSON, or an HTML page.
+//!
+//! `--http` serves the page from this process, and not from the process of the database. So the
+//! database's process opens no port: the mode of its socket decides who sees the statistics, and
+//! the page ends with this command.
+
+mod find;
+mod rates;
+mod screen;
+
+use crate::failure::{CommandOutcome, Failure};
+use crate::host::Host;
+use clap::Args;
+use esker::Env;
+use esker_monitor::{PageServer, PageServerOptions, RemoteStatistics, SnapshotSource, StatisticsSnapshot};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use screen::Screen;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Columns of `--once`, if the environment names none.
+const ONCE_WIDTH: u16 = 100;
+/// The narrowest and the widest screen of `--once`.
+const WIDTHS: std::ops::RangeInclusive<u16> = 40..=400;
+
+#[derive(Args)]
+pub(crate) struct TopOptions {
+    /// The socket of a statistics server, the directory of a database, or the number of a process
+    target: PathBuf,
+    /// Seconds between two snapshots
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+    /// Print one screen as text; needs no terminal
+    #[arg(long, conflicts_with_all = ["json", "http"])]
+    once: bool,
+    /// Columns of --once [default: $COLUMNS, else 100]
+    #[arg(long, requires = "once")]
+    width: Option<u16>,
+    /// Print snapshots as JSON, one a line
+    #[arg(long, conflicts_with = "http")]
+    json: bool,
+    /// Number of snapshots of --json; without it they end with the server
+    #[arg(long, requires = "json")]
+    count: Option<u64>,
+    /// Serve an HTML page and Prometheus' metrics at this address, such as 127.0.0.1:9187
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    /// Let --http serve other hosts: everyone who reaches the address sees the statistics
+    #[arg(long, requires = "http")]
+    allow_remote: bool,
+    /// A name of this host that browsers use, beside localhost
+    #[arg(long, requires = "http", value_name = "NAME")]
+    http_host: Vec<String>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.05 to 3600".to_owned()),
+    }
+}
+
+pub(crate) fn run(options: &TopOptions, host: &Host) -> CommandOutcome {
+    let socket = find::socket(&options.target, host)?;
+    let mut source = RemoteStatistics::new(&socket);
+    if let Some(address) = options.http {
+        return serve(options, address, source, host);
+    }
+    let interval = Duration::from_secs_f64(options.interval);
+    if options.json {
+        return print_json(options, interval, &mut source, host);
+    }
+    let target = socket.display().to_string();
+    let mut screen = Screen::new(&target, std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()));
+    if options.once {
+        screen.update(source.latest()?);
+        Env::default().clock.sleep(interval);
+        screen.update(source.latest()?);
+        let text = screen.text(width(options));
+        return Ok(host.output().write_all(text.as_bytes())?);
+    }
+    if !std::io::stdout().is_terminal() {
+        return Err(Failure::new("top: the output is no terminal; use --once or --json"));
+    }
+    screen.update(source.latest()?);
+    live(&mut screen, &mut source, interval)
+}
+
+/// The columns of `--once`.
+fn width(options: &TopOptions) -> u16 {
+    let of_shell = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let width = options.width.or_else(of_shell).unwrap_or(ONCE_WIDTH);
+    width.clamp(*WIDTHS.start(), *WIDTHS.end())
+}
+
+fn serve(options: &TopOptions, address: SocketAddr, source: RemoteStatistics, host: &Host) -> CommandOutcome {
+    let page = PageServerOptions::new(address);
+    let page = page.allow_remote(options.allow_remote).hosts(options.http_host.clone());
+    if !address.ip().is_loopback() && !options.allow_remote {
+        return Err(Failure::new(format_args!("--http {address}: other hosts need --allow-remote")));
+    }
+    let server = PageServer::start(Box::new(source), &page)?;
+    writeln!(host.output(), "http://{}/ and /metrics and /snapshot.json", server.address())?;
+    host.output().flush()?;
+    server.wait();
+    Ok(())
+}
+
+fn print_json(
+    options: &TopOptions,
+    interval: Duration,
+    source: &mut RemoteStatistics,
+    host: &Host,
+) -> CommandOutcome {
+    let mut left = options.count;
+    let mut last: Option<Arc<StatisticsSnapshot>> = None;
+    while left != Some(0) {
+        if last.is_some() {
+            Env::default().clock.sleep(interval);
+        }
+        let snapshot = match source.latest() {
+            Ok(snapshot) => snapshot,
+            // The server has ended, and what it said is printed.
+            Err(_) if last.is_some() && options.count.is_none() => return Ok(()),
+            Err(e) => return Err(e.into()),
+        };
+        let mut line = serde_json::to_vec(&*snapshot).expect("maps have keys of text");
+        line.push(b'\n');
+        let mut output = host.output();
+        output.write_all(&line)?;
+        output.flush()?;
+        left = left.map(|left| left - 1);
+        last = Some(snapshot);
+    }
+    Ok(())
+}
+
+/// Shows the screen until a key ends it. The terminal is as before afterwards, also after a panic.
+fn live(screen: &mut Screen, source: &mut RemoteStatistics, interval: Duration) -> CommandOutcome {
+    let mut terminal = ratatui::try_init()?;
+    let clock = Env::default().clock;
+    let mut next = clock.monotonic_micros();
+    let outcome = loop {
+        if let Err(e) = terminal.draw(|frame| screen.draw(frame.area(), frame.buffer_mut())) {
+            break Err(e.into());
+        }
+        let now = clock.monotonic_micros();
+        match next_key(Duration::from_micros(next.saturating_sub(now))) {
+            Ok(Some(key)) if ends(key) => break Ok(()),
+            Ok(Some(key)) => screen.press(key.code),
+            Ok(None) => {
+                next = clock.monotonic_micros() + interval.as_micros() as u64;
+                if !screen.is_paused() {
+                    match source.latest() {
+                        Ok(snapshot) => screen.update(snapshot),
+                        Err(e) => screen.lose(&e.to_string()),
+                    }
+                }
+            }
+            Err(e) => break Err(e.into()),
+        }
+    };
+    ratatui::restore();
+    outcome
+}
+
+/// A key that is pressed within `wait`; a resize counts as none.
+fn next_key(wait: Duration) -> std::io::Result<Option<KeyEvent>> {
+    let deadline = Env::default().clock.monotonic_micros() + wait.as_micros() as u64;
+    loop {
+        let now = Env::default().clock.monotonic_micros();
+        if !event::poll(Duration::from_micros(deadline.saturating_sub(now)))? {
+            return Ok(None);
+        }
+        match event::read()? {
+            Event::Key(key) if key.kind == KeyEventKind::Press => return Ok(Some(key)),
+            // Any key draws the screen anew.
+            Event::Resize(..) => return Ok(Some(KeyCode::Null.into())),
+            _ => {}
+        }
+    }
+}
+
+fn ends(key: KeyEvent) -> bool {
+    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
