@@ -40,6 +40,7 @@ mod spill;
 mod timestamped_snapshots;
 mod timestamps;
 mod untracked;
+mod wrap;
 mod writes;
 
 pub use batch_counts::BatchCfStat;
