@@ -24,6 +24,7 @@ mod simulated;
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{FileLines, Host, read_file};
+use crate::progress::LongCommand;
 use crate::trace_analyzer::MAX_DISTANCE_MICROS;
 use accesses::{Accesses, KeptFacts, break_lines, caller_name};
 use clap::Args;
@@ -140,6 +141,13 @@ impl Analysis {
         let Some(accesses) = &mut self.accesses else { return Ok(()) };
         let numbers = accesses.add(access);
         self.readable.iter_mut().try_for_each(|readable| readable.add(access, numbers))
+    }
+}
+
+impl CacheAnalyzerOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("analyzing", [&self.block_cache_trace_path]))
     }
 }
 

@@ -14,6 +14,7 @@
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::ldb::open_as_it_is;
+use crate::progress::LongCommand;
 use crate::text::hex;
 use clap::Args;
 use esker::comparator::ComparatorRef;
@@ -32,6 +33,13 @@ pub(crate) struct CompareOptions {
     dir_a: PathBuf,
     /// Directory of another database
     dir_b: PathBuf,
+}
+
+impl CompareOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("comparing", [&self.dir_a, &self.dir_b]))
+    }
 }
 
 /// Exit code for a difference.

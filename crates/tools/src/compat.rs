@@ -7,6 +7,7 @@
 
 use crate::failure::CommandOutcome;
 use crate::host::Host;
+use crate::progress::LongCommand;
 use clap::Args;
 use esker::compat::{CompatReport, inspect_with_paths};
 use esker::options::TargetVersion;
@@ -27,6 +28,14 @@ pub(crate) struct CompatOptions {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+impl CompatOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        let sources = [&self.dir].into_iter().chain(&self.wal_dir).chain(&self.paths);
+        Some(LongCommand::over("inspecting", sources))
+    }
 }
 
 pub(crate) fn run(options: &CompatOptions, host: &Host) -> CommandOutcome {

@@ -14,6 +14,7 @@
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
+use crate::progress::LongCommand;
 use clap::Args;
 use esker::internals::env::SequentialFile;
 use esker::internals::env::system::hostname;
@@ -58,6 +59,20 @@ pub(crate) struct DbUndumpOptions {
     /// Options of the database: name=value;…
     #[arg(long, default_value = "")]
     db_options: String,
+}
+
+impl DbDumpOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("dumping", [&self.db_path]))
+    }
+}
+
+impl DbUndumpOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("loading", [&self.dump_location]))
+    }
 }
 
 fn options_of(text: &str, host: &Host) -> CommandOutcome<Options> {

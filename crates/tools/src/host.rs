@@ -1,5 +1,6 @@
 //! The surroundings of a command: files, clock, standard input, and its output streams.
 
+use crate::progress::{ClearStream, CountedInput, ProgressLine};
 use esker::internals::env::{FileSystem, SequentialFile};
 use esker::options::load_latest_options_from;
 use esker::{DbOptions, Env, Error, Result};
@@ -8,13 +9,14 @@ use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// An output stream.
 pub(crate) type Stream = Box<dyn Write + Send>;
 
-type Source = Arc<dyn Fn() -> Box<dyn BufRead>>;
-type Sink = Arc<dyn Fn() -> Stream>;
+type Source = Rc<dyn Fn() -> Box<dyn BufRead>>;
+type Sink = Rc<dyn Fn() -> Stream>;
 
 /// The surroundings of a command: the machine, or a simulation in memory.
 pub struct Host {
@@ -45,9 +47,9 @@ impl Host {
             plain: Env::default().fs,
             #[cfg(feature = "encryption")]
             encrypted: None,
-            input: Arc::new(|| Box::new(std::io::stdin().lock())),
-            output: Arc::new(|| Box::new(std::io::stdout())),
-            errors: Arc::new(|| Box::new(std::io::stderr())),
+            input: Rc::new(|| Box::new(std::io::stdin().lock())),
+            output: Rc::new(|| Box::new(std::io::stdout())),
+            errors: Rc::new(|| Box::new(std::io::stderr())),
         }
     }
 
@@ -61,9 +63,34 @@ impl Host {
             is_machine: false,
             #[cfg(feature = "encryption")]
             encrypted: None,
-            input: Arc::new(move || Box::new(std::io::Cursor::new(Arc::clone(&input)))),
-            output: Arc::new(|| Box::new(std::io::sink())),
-            errors: Arc::new(|| Box::new(std::io::sink())),
+            input: Rc::new(move || Box::new(std::io::Cursor::new(Arc::clone(&input)))),
+            output: Rc::new(|| Box::new(std::io::sink())),
+            errors: Rc::new(|| Box::new(std::io::sink())),
+        }
+    }
+
+    /// The same surroundings with the files of `fs`, with output that does not mix with `progress`,
+    /// and, if `counts_input`, with standard input that counts there.
+    pub(crate) fn watched(
+        &self,
+        fs: Arc<dyn FileSystem>,
+        progress: &ProgressLine,
+        counts_input: bool,
+    ) -> Host {
+        let (input, output, errors) = (self.input.clone(), self.output.clone(), self.errors.clone());
+        let (of_input, of_output, of_errors) = (progress.clone(), progress.clone(), progress.clone());
+        Host {
+            env: Env { fs: Arc::clone(&fs), ..self.env() },
+            is_machine: self.is_machine,
+            plain: fs,
+            #[cfg(feature = "encryption")]
+            encrypted: self.encrypted.clone(),
+            input: match counts_input {
+                true => Rc::new(move || Box::new(CountedInput::new(input(), &of_input))),
+                false => input,
+            },
+            output: Rc::new(move || Box::new(ClearStream::new(output(), &of_output))),
+            errors: Rc::new(move || Box::new(ClearStream::new(errors(), &of_errors))),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::host::{Host, write_file};
 use crate::html;
 use clap::{Args, ValueEnum};
 use gather::Sources;
+pub(crate) use options::{of_database as changed_of_database, of_family as changed_of_family};
 use std::path::PathBuf;
 
 /// The flags that name a database and the form of its keys.

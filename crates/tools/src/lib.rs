@@ -39,10 +39,14 @@ mod ldb;
 #[cfg(feature = "benchmarks")]
 mod lock_bench;
 mod manifest;
+mod progress;
 mod recompress;
 mod report;
+mod shell;
 mod sst_dump;
 mod table_text;
+#[cfg(feature = "shell")]
+mod terminal;
 mod text;
 #[cfg(feature = "top")]
 mod top;
@@ -54,6 +58,7 @@ mod write_stress;
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 pub use host::Host;
+use progress::LongCommand;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -64,6 +69,9 @@ struct Arguments {
     #[cfg(feature = "encryption")]
     #[command(flatten)]
     keys: encryption::KeyFlags,
+    /// Print no progress of long commands on a terminal
+    #[arg(long, global = true, alias = "no_progress")]
+    no_progress: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -71,6 +79,7 @@ struct Arguments {
 /// A parsed command line.
 pub struct CommandLine {
     command: Command,
+    no_progress: bool,
     #[cfg(feature = "encryption")]
     keys: encryption::KeyFlags,
 }
@@ -140,6 +149,8 @@ enum Command {
     /// Puts the entries of such a file into a database, as RocksDB's rocksdb_undump
     #[command(name = "rocksdb_undump")]
     RocksdbUndump(db_dump::DbUndumpOptions),
+    /// Reads and writes a database interactively: families, transactions, snapshots, scans
+    Shell(shell::ShellOptions),
     /// Looks into table files, like RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
@@ -177,6 +188,7 @@ impl CommandLine {
         let arguments = Arguments::try_parse_from(arguments)?;
         Ok(CommandLine {
             command: arguments.command,
+            no_progress: arguments.no_progress,
             #[cfg(feature = "encryption")]
             keys: arguments.keys,
         })
@@ -200,6 +212,7 @@ impl CommandLine {
                 | Command::Report(_)
                 | Command::RocksdbDump(_)
                 | Command::RocksdbUndump(_)
+                | Command::Shell(_)
                 | Command::SstDump(_)
                 | Command::TraceAnalyzer(_)
                 | Command::Verify(_)
@@ -219,6 +232,7 @@ impl CommandLine {
             Command::Info(options) => options.only_reads(),
             Command::Ldb(options) => options.only_reads(),
             Command::Report(options) => options.only_reads(),
+            Command::Shell(options) => options.only_reads(),
             Command::SstDump(options) => options.only_reads(),
             _ => false,
         }
@@ -227,6 +241,35 @@ impl CommandLine {
     /// Runs the command and returns the exit code. The code is 0 after success, or if the reader of
     /// the output has closed the output. Otherwise a message is on standard error.
     pub fn run(&self, host: &Host) -> u8 {
+        let watched = self.long_command().and_then(|command| command.watch(host));
+        let code = self.run_on(watched.as_ref().map_or(host, |(host, _)| host));
+        if let Some((_, progress)) = watched {
+            progress.end();
+        }
+        code
+    }
+
+    /// The files for the progress of the command; `None`: it is short, prints rows all the time, or
+    /// is to print no progress.
+    fn long_command(&self) -> Option<LongCommand> {
+        if self.no_progress {
+            return None;
+        }
+        match &self.command {
+            Command::BlockCacheTraceAnalyzer(options) => options.long_command(),
+            Command::Compare(options) => options.long_command(),
+            Command::Compat(options) => options.long_command(),
+            Command::Ldb(options) => options.long_command(),
+            Command::RocksdbDump(options) => options.long_command(),
+            Command::RocksdbUndump(options) => options.long_command(),
+            Command::SstDump(options) => options.long_command(),
+            Command::TraceAnalyzer(options) => options.long_command(),
+            Command::Verify(options) => options.long_command(),
+            _ => None,
+        }
+    }
+
+    fn run_on(&self, host: &Host) -> u8 {
         #[cfg(feature = "encryption")]
         let encrypted;
         #[cfg(feature = "encryption")]
@@ -268,6 +311,7 @@ impl CommandLine {
             Command::Report(options) => report::run(options, host),
             Command::RocksdbDump(options) => db_dump::dump(options, host),
             Command::RocksdbUndump(options) => db_dump::undump(options, host),
+            Command::Shell(options) => shell::run(options, !self.no_progress, host),
             Command::SstDump(options) => sst_dump::run(options, host),
             #[cfg(feature = "top")]
             Command::Top(options) => top::run(options, host),

@@ -157,6 +157,11 @@ fn is_codec(kind: CompressionType) -> bool {
 }
 
 impl Trials {
+    /// The number of times that the table is read.
+    pub(crate) fn count(&self) -> u64 {
+        self.codecs.len() as u64 * self.levels.clone().count() as u64
+    }
+
     /// Prints the sizes of the table that `reader` reads. Costs a write of the table in memory for
     /// each codec and level.
     /// # Errors

@@ -11,6 +11,7 @@
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
+use crate::progress::LongCommand;
 use crate::recompress::{RecompressFlags, Trials};
 use crate::table_text::{append_raw_dump, properties_in_one, properties_text};
 use crate::text::{
@@ -113,6 +114,22 @@ impl SstDumpOptions {
     /// Whether the command changes no file.
     pub(crate) fn only_reads(&self) -> bool {
         self.command != Command::Raw
+    }
+
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        let what = match self.command {
+            Command::Check | Command::Verify => "checking",
+            Command::Scan => "printing",
+            Command::Raw => "writing",
+            Command::Recompress => "recompressing",
+            Command::Identify | Command::None => return None,
+        };
+        let trials = self.recompress.trials().ok().map_or(1, |trials| trials.count());
+        let passes = if self.command == Command::Recompress { trials } else { 1 };
+        let prints_rows = self.command == Command::Scan;
+        let files = LongCommand::over(what, self.files.iter().chain(&self.paths));
+        Some(LongCommand { passes, prints_rows, ..files })
     }
 }
 

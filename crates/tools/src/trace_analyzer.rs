@@ -15,6 +15,7 @@ mod summary;
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
+use crate::progress::LongCommand;
 use crate::text::hex;
 use clap::Args;
 use esker::BatchOp;
@@ -164,6 +165,13 @@ impl Records {
         self.ended_at = time;
         self.offset += bytes as u64;
         Ok(())
+    }
+}
+
+impl AnalyzerOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("analyzing", [&self.trace_path]))
     }
 }
 

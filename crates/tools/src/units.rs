@@ -38,7 +38,10 @@ pub(crate) fn count(number: u64) -> String {
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = match noun {
         _ if number == 1 => noun.to_owned(),
-        _ => noun.strip_suffix('y').map_or_else(|| format!("{noun}s"), |stem| format!("{stem}ies")),
+        _ => match noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
+            Some(stem) => format!("{stem}ies"),
+            None => format!("{noun}s"),
+        },
     };
     format!("{} {plural}", count(number))
 }
@@ -102,6 +105,7 @@ mod tests {
     fn counts_shares_and_durations_are_short() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(counted(1, "family") + &counted(2000, "family"), "1 family2,000 families");
+        assert_eq!(counted(2, "key"), "2 keys");
         let shares = [(0, 10), (1, 0), (1, 10_000), (1, 100), (99, 1000), (995, 1000), (1000, 1000)];
         let text = shares.map(|(part, whole)| share(part, whole));
         assert_eq!(text, ["0%", "0%", "<0.1%", "1.0%", "9.9%", "100%", "100%"]);

@@ -32,6 +32,7 @@
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::manifest::{BlobState, ManifestFamily, ManifestFileSource, ManifestState};
+use crate::progress::LongCommand;
 use crate::text::append_internal_key;
 use clap::Args;
 use esker::internals::env::FileSystem;
@@ -72,6 +73,14 @@ pub(crate) struct VerifyOptions {
     /// Print problems and notes only
     #[arg(long, short)]
     quiet: bool,
+}
+
+impl VerifyOptions {
+    /// The files for the progress of the command.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        let sources = [&self.dir].into_iter().chain(&self.wal_dir).chain(&self.paths);
+        (!self.quiet).then(|| LongCommand::over("verifying", sources))
+    }
 }
 
 pub(crate) fn run(options: &VerifyOptions, host: &Host) -> CommandOutcome {

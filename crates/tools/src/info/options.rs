@@ -18,14 +18,14 @@ const LEFT_OUT: [&str; 6] = [
     "db_host_id",
 ];
 
-pub(super) fn of_database(options: &DbOptions) -> Vec<ChangedOption> {
+pub(crate) fn of_database(options: &DbOptions) -> Vec<ChangedOption> {
     let (mut consistent, mut defaults) = (options.clone(), DbOptions::default());
     consistent.sanitize();
     defaults.sanitize();
     changed("", &consistent, &defaults)
 }
 
-pub(super) fn of_family(options: &ColumnFamilyOptions) -> Vec<ChangedOption> {
+pub(crate) fn of_family(options: &ColumnFamilyOptions) -> Vec<ChangedOption> {
     let db = DbOptions::default();
     let (mut consistent, mut defaults) = (options.clone(), ColumnFamilyOptions::default());
     consistent.sanitize(&db);

@@ -4,6 +4,7 @@ use super::session::{Session, db_path};
 use super::{Common, Out};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
+use crate::progress::LongCommand;
 use crate::text::hex;
 use clap::Args;
 use esker::comparator::{self, BytewiseComparator};
@@ -78,6 +79,11 @@ pub(super) struct BackupDir {
 }
 
 impl BackupDir {
+    /// The files for the progress of a restore: all backups, because the newest may use any file.
+    pub(super) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("restoring", [&self.backup_dir]))
+    }
+
     fn open(&self, host: &Host) -> Result<BackupEngine, esker::Error> {
         let threads = self.num_threads.unwrap_or(1);
         if threads == 0 {

@@ -7,6 +7,7 @@ use super::Out;
 use super::session::{Opened, Session};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
+use crate::progress::LongCommand;
 use crate::text::parse_bytes;
 use clap::Args;
 use esker::{
@@ -49,6 +50,13 @@ pub(super) struct IngestOptions {
     /// Allow a flush of memtables before the ingestion
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     allow_blocking_flush: bool,
+}
+
+impl IngestOptions {
+    /// The files for the progress of the command.
+    pub(super) fn long_command(&self) -> Option<LongCommand> {
+        Some(LongCommand::over("ingesting", [&self.input_sst_path]))
+    }
 }
 
 /// Calls `take` with each entry on standard input; returns the number of other lines. Entries may

@@ -22,16 +22,15 @@ mod query;
 mod remote_compaction;
 mod repair;
 mod session;
-#[cfg(feature = "shell")]
-mod shell;
 mod single_file;
 mod times;
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
+use crate::progress::LongCommand;
 use clap::{Args, Subcommand};
 use session::Session;
-pub(crate) use session::open_as_it_is;
+pub(crate) use session::{DatabaseAccess, OpenedWith, open_as_it_is, open_with_access};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -309,6 +308,40 @@ impl LdbOptions {
                 | Command::ListFileRangeDeletes { .. }
         );
         looks && !self.common.create_if_missing
+    }
+
+    /// The files for the progress of the command; `None`: it is short.
+    pub(crate) fn long_command(&self) -> Option<LongCommand> {
+        let over_database = |what| Some(LongCommand::over(what, self.common.db.iter()));
+        let rows_of_database =
+            |what| over_database(what).map(|command| LongCommand { prints_rows: true, ..command });
+        match &self.command {
+            Command::Scan(_) => rows_of_database("scanning"),
+            Command::Dump(_) | Command::Idump(_) | Command::DumpLiveFiles(_) => rows_of_database("dumping"),
+            Command::Load(_) | Command::WriteExternSst { .. } => {
+                over_database("loading").map(|command| LongCommand { reads_input: true, ..command })
+            }
+            Command::IngestExternSst(options) => options.long_command(),
+            Command::Compact(_) | Command::ReduceLevels(_) | Command::ChangeCompactionStyle(_) => {
+                over_database("compacting")
+            }
+            Command::Backup(_) => over_database("backing up"),
+            Command::Restore(options) => options.long_command(),
+            Command::Downgrade { .. } => over_database("downgrading"),
+            Command::Repair(_) => over_database("repairing"),
+            #[cfg(feature = "encryption")]
+            Command::Encrypt { directories } => self.conversion("encrypting", directories),
+            #[cfg(feature = "encryption")]
+            Command::Decrypt { directories } => self.conversion("decrypting", directories),
+            #[cfg(feature = "encryption")]
+            Command::Rekey { directories } => self.conversion("rekeying", directories),
+            _ => None,
+        }
+    }
+
+    #[cfg(feature = "encryption")]
+    fn conversion(&self, what: &'static str, more: &[PathBuf]) -> Option<LongCommand> {
+        Some(LongCommand::over(what, self.common.db.iter().chain(more)))
     }
 }
 

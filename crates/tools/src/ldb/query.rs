@@ -12,6 +12,8 @@ use super::data::without_time;
 use super::session::Session;
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
+#[cfg(feature = "shell")]
+use crate::terminal::{FirstWords, Terminal};
 use crate::text::append_prefixed;
 use esker::{ColumnFamilyHandle, Db, DbWithTtl, OpenMode, ReadOptions, WriteBatch};
 use std::io::{BufRead, Write};
@@ -22,7 +24,7 @@ const HELP: &str = "get <key>\nput <key> <value>\ndelete <key>\ncount [--from=<s
 
 /// The first words of commands, for completion.
 #[cfg(feature = "shell")]
-pub(super) const WORDS: [&str; 6] = ["count", "delete", "get", "help", "put", "scan"];
+const WORDS: [&str; 6] = ["count", "delete", "get", "help", "put", "scan"];
 
 /// The database of the shell.
 enum Subject {
@@ -52,9 +54,9 @@ struct Extent {
 pub(super) fn query(session: &Session, host: &Host, out: &mut Out) -> CommandOutcome {
     let shell = Shell::open(session)?;
     #[cfg(feature = "shell")]
-    let done = match super::shell::terminal(host)? {
-        Some(mut terminal) => terminal.each_line(&mut |line| shell.run_line(line.as_bytes(), out)),
-        None => shell.run_all(host, out),
+    let done = match crate::terminal::is_interactive(host) {
+        true => shell.run_on_terminal(out),
+        false => shell.run_all(host, out),
     };
     #[cfg(not(feature = "shell"))]
     let done = shell.run_all(host, out);
@@ -77,6 +79,15 @@ impl<'a> Shell<'a> {
             Subject::Plain(db) => db,
             Subject::Ttl(db) => db.base_db(),
         }
+    }
+
+    #[cfg(feature = "shell")]
+    fn run_on_terminal(&self, out: &mut Out) -> CommandOutcome {
+        let mut terminal = Terminal::open(FirstWords(&WORDS), None)?;
+        while let Some(line) = terminal.line("ldb> ")? {
+            self.run_line(line.as_bytes(), out)?;
+        }
+        Ok(())
     }
 
     fn run_all(&self, host: &Host, out: &mut Out) -> CommandOutcome {

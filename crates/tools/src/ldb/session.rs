@@ -26,13 +26,53 @@ use std::sync::Arc;
 /// Opens the database in `path` for reading only, with all its families and the options of its
 /// OPTIONS file.
 pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> CommandOutcome<Db> {
-    let common = Common {
+    Ok(open_with_access(path, &DatabaseAccess::ReadOnly, host)?.db)
+}
+
+/// The way in which a database is opened.
+pub(crate) enum DatabaseAccess<'a> {
+    ReadWrite {
+        create_if_missing: bool,
+        /// Open a family without the objects of its OPTIONS that are unknown here.
+        ignore_unknown_options: bool,
+    },
+    ReadOnly,
+    /// Beside the process that writes it, with a directory for a LOG.
+    Secondary(&'a Path),
+}
+
+/// An open database, and the options for new families.
+pub(crate) struct OpenedWith {
+    pub(crate) db: Db,
+    pub(crate) new_family: ColumnFamilyOptions,
+}
+
+/// Opens the database in `path` with all its families and the options of its OPTIONS file.
+pub(crate) fn open_with_access(
+    path: &Path,
+    access: &DatabaseAccess<'_>,
+    host: &Host,
+) -> CommandOutcome<OpenedWith> {
+    let mut common = Common {
         db: Some(path.to_owned()),
         column_family: "default".to_owned(),
         ignore_unknown_options: true,
         ..Common::default()
     };
-    Ok(Session::new(&common, host)?.open_for_read_only()?.db)
+    let mode = match access {
+        DatabaseAccess::ReadWrite { create_if_missing, ignore_unknown_options } => {
+            common.create_if_missing = *create_if_missing;
+            common.ignore_unknown_options = *ignore_unknown_options;
+            OpenMode::ReadWrite
+        }
+        DatabaseAccess::ReadOnly => OpenMode::ReadOnly,
+        DatabaseAccess::Secondary(dir) => {
+            common.secondary_path = Some(dir.to_path_buf());
+            OpenMode::ReadOnly
+        }
+    };
+    let session = Session::new(&common, host)?;
+    Ok(OpenedWith { db: session.open_as(mode)?.db, new_family: session.new_family_options() })
 }
 
 /// Joins operands of any operator with colons, as RocksDB's tool does. For reading only.

@@ -26,6 +26,7 @@ mod peers;
 mod report;
 mod run;
 mod salvage;
+mod shell;
 mod sst_dump;
 #[cfg(feature = "top")]
 mod top;
