@@ -8,7 +8,7 @@ use crate::failure::{CommandOutcome, Failure};
 use crate::info::{changed_of_database, changed_of_family};
 use crate::units;
 use esker::observe::Property;
-use esker::options::{BlockBasedTableOptions, OptionStruct};
+use esker::options::OptionStruct;
 use esker::{ColumnFamilyHandle, FlushOptions};
 use std::io::Write;
 
@@ -33,7 +33,7 @@ fn texts<T: OptionStruct>(prefix: &str, options: &T) -> Vec<(String, String)> {
 pub(super) fn option_names() -> Vec<String> {
     let names = |texts: Vec<(String, String)>| texts.into_iter().map(|(name, _)| name);
     names(texts("", &esker::ColumnFamilyOptions::default()))
-        .chain(names(texts("table.", &BlockBasedTableOptions::default())))
+        .chain(names(texts("table.", &esker::options::BlockBasedTableOptions::default())))
         .chain(names(texts("", &esker::DbOptions::default())))
         .collect()
 }
