@@ -79,8 +79,8 @@ pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     run(root, &[("SECONDS", &seconds(minutes)), ("THREADS", "100")], "cargo", &soak)
 }
 
-/// Runs the campaigns of crashes on a simulated disk, of the change stream under crashes, of failing
-/// file operations, and of killed processes on the real disk.
+/// Runs the campaigns of crashes on a simulated disk, of the change stream under crashes, of
+/// failing file operations, and of killed processes on the real disk.
 pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["crash", "--points", "10000"])?;
     stress(root, &["changes", "--batches", "1000000"])?;

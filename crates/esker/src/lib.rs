@@ -194,7 +194,7 @@ pub use cache_dump::{
     from_file_cache_dump_reader, to_file_cache_dump_writer,
 };
 pub use db::{
-    AttributeGroup, BatchArg, Change, ChangeBatch, ChangeFamily, ChangeOp, ChangePosition, Changes,
+    AttributeGroup, BatchArg, ChangeBatch, ChangeFamily, ChangeItem, ChangeOp, ChangePosition, ChangeStream,
     ChangesEnd, ChangesLag, ChangesOptions, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle,
     ColumnsCursor, Db, FileIngestionHandle, GetOutput, IngestExternalFileArg, MemoryUsageType, OpenMode,
     QuarantinedTable, StatsHistoryIterator, UserWriteCallback, WalIterator, WalLock, WideColumns,

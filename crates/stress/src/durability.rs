@@ -1,4 +1,5 @@
-//! The commands of the campaigns crash, changes, kill9, faults, histories, hostile, sim and sim-scans.
+//! The commands of the campaigns crash, changes, kill9, faults, histories, hostile, sim and
+//! sim-scans.
 
 use clap::Args;
 use esker_stress::{crash, db_stress, faults, following, histories, hostile, kill9};

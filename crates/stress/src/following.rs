@@ -21,9 +21,9 @@ mod leader;
 use esker::internals::base::sync::atomic::{AtomicUsize, Ordering};
 use esker::internals::base::sync::thread;
 use esker::internals::env::spawn_scoped;
-use esker::{Changes, ChangesEnd, ChangesOptions, ErrorKind};
-use follower::Follower;
-use leader::{Content, Leader};
+use esker::{ChangeStream, ChangesEnd, ChangesOptions, ErrorKind};
+use follower::StreamFollower;
+use leader::{StreamLeader, UnitContent};
 use std::fmt;
 
 /// Steps of a round.
@@ -122,18 +122,18 @@ impl Drop for Running<'_> {
 /// A leader, its follower, and the stream between them.
 struct Pair<'a> {
     rng: fastrand::Rng,
-    leader: Leader,
-    follower: Follower,
+    leader: StreamLeader,
+    follower: StreamFollower,
     /// `None` until the next read, which begins at the stored position.
-    changes: Option<Changes>,
+    changes: Option<ChangeStream>,
     synced_only: bool,
     report: &'a mut FollowingReport,
 }
 
 fn round(seed: u64, report: &mut FollowingReport) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let (leader, synced_only) = (Leader::new(&mut rng)?, rng.bool());
-    let follower = Follower::new(&mut rng)?;
+    let (leader, synced_only) = (StreamLeader::new(&mut rng)?, rng.bool());
+    let follower = StreamFollower::new(&mut rng)?;
     let mut pair = Pair { rng, leader, follower, changes: None, synced_only, report };
     for step in 0..STEPS {
         pair.step().map_err(|why| format!("step {step}: {why}"))?;
@@ -272,7 +272,7 @@ impl Pair<'_> {
 
     /// Compares all contents, if the follower has caught up.
     fn compare(&mut self) -> Result<(), String> {
-        if self.leader.units().last().is_some_and(|unit| matches!(unit.content, Content::Unlogged)) {
+        if self.leader.units().last().is_some_and(|unit| matches!(unit.content, UnitContent::Unlogged)) {
             return Ok(());
         }
         self.report.compared += 1;

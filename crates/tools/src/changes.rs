@@ -11,13 +11,13 @@ use crate::host::{Host, Stream};
 use crate::ldb::open_as_it_is;
 use crate::text::hex;
 use clap::Args;
-use esker::{Change, ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesOptions, Db};
+use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
+use esker::{ChangeBatch, ChangeItem, ChangeOp, ChangePosition, ChangeStream, ChangesOptions, Db};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The time between two looks at the WALs.
@@ -125,7 +125,7 @@ impl Run<'_> {
         self.stop.load(Ordering::Relaxed) || self.options.limit.is_some_and(|limit| self.printed >= limit)
     }
 
-    fn failure(&self, changes: &Changes, error: &esker::Error) -> Failure {
+    fn failure(&self, changes: &ChangeStream, error: &esker::Error) -> Failure {
         let dir = self.options.dir.display();
         match changes.end() {
             Some(_) => Failure::new(format_args!(
@@ -176,10 +176,10 @@ impl Run<'_> {
 
     fn print(&mut self, batch: &ChangeBatch) -> CommandOutcome {
         let family = self.options.family.as_deref();
-        let wanted = |change: &Change<'_>| {
+        let wanted = |change: &ChangeItem<'_>| {
             family.is_none() || change.family.is_some_and(|of| of.name.as_deref() == family)
         };
-        let changes: Vec<Change<'_>> = batch.iter().filter(wanted).collect();
+        let changes: Vec<ChangeItem<'_>> = batch.iter().filter(wanted).collect();
         if changes.is_empty() {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl Run<'_> {
     }
 
     /// The type of an operation, and its named parts.
-    fn parts(&self, change: &Change<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
+    fn parts(&self, change: &ChangeItem<'_>) -> (&'static str, Vec<(&'static str, Value)>) {
         let text = |bytes: &[u8]| Value::from(self.bytes(bytes));
         let mut parts = Vec::new();
         let with_values = self.options.values || !self.options.no_values;
@@ -259,7 +259,7 @@ impl Run<'_> {
         (kind, parts)
     }
 
-    fn object(&self, change: &Change<'_>) -> Value {
+    fn object(&self, change: &ChangeItem<'_>) -> Value {
         let (kind, parts) = self.parts(change);
         let mut object = Map::new();
         object.insert("type".to_owned(), kind.into());
@@ -278,7 +278,7 @@ impl Run<'_> {
     }
 
     /// The operation for people: `put default "key" "value"`.
-    fn text(&self, change: &Change<'_>) -> String {
+    fn text(&self, change: &ChangeItem<'_>) -> String {
         let (kind, parts) = self.parts(change);
         let family =
             change.family.map_or_else(String::new, |family| match (&family.name, family.is_dropped) {

@@ -13,7 +13,7 @@
 mod batch;
 mod end;
 
-pub use batch::{Change, ChangeBatch, ChangeFamily, ChangeOp};
+pub use batch::{ChangeBatch, ChangeFamily, ChangeItem, ChangeOp};
 pub use end::ChangesEnd;
 
 use super::Db;
@@ -82,6 +82,7 @@ impl fmt::Display for ChangePosition {
     }
 }
 
+/// The position that a text names.
 /// # Errors
 /// `InvalidArgument`: the text is no decimal number up to [`SequenceNumber::MAX`].
 impl FromStr for ChangePosition {
@@ -193,8 +194,8 @@ impl Db {
     /// `NotSupported`: a secondary, a forked child, transactions under the policies WritePrepared
     /// and WriteUnprepared, or `synced_only` of a database that is open for reading only ·
     /// `ShutdownInProgress` after the close · `IoError`. A position at which the stream cannot
-    /// begin is an error of the first batch: [`Changes::end`] says why.
-    pub fn changes(&self, from: impl Into<ChangePosition>, options: &ChangesOptions) -> Result<Changes> {
+    /// begin is an error of the first batch: [`ChangeStream::end`] says why.
+    pub fn changes(&self, from: impl Into<ChangePosition>, options: &ChangesOptions) -> Result<ChangeStream> {
         let position = from.into();
         if options.synced_only && self.engine().read_only {
             return Err(Error::not_supported("synced_only: a database open for reading only cannot sync"));
@@ -220,7 +221,7 @@ impl Db {
                 drop(ended);
             })
         });
-        Ok(Changes {
+        Ok(ChangeStream {
             _watch: watch,
             reading,
             db: self.clone(),
@@ -258,10 +259,10 @@ impl Reading {
 /// * `Some(Ok(batch))`: the next batch. Batches that were written together by several threads may
 ///   come as one, because a WAL record holds all of them and no border between them: a unit is
 ///   atomic, and it is never divided.
-/// * `None`: the reader has caught up. A later call continues. [`Changes::wait`] waits.
-/// * `Some(Err(_))`: the end. Later calls give `None`, and [`Changes::status`] the error. If
-///   [`Changes::end`] is `Some`, the reader copies the database ([`Db::create_checkpoint`]) and
-///   begins at [`ChangePosition::after`] the number that this call returned.
+/// * `None`: the reader has caught up. A later call continues. [`ChangeStream::wait`] waits.
+/// * `Some(Err(_))`: the end. Later calls give `None`, and [`ChangeStream::status`] the error. If
+///   [`ChangeStream::end`] is `Some`, the reader copies the database ([`Db::create_checkpoint`])
+///   and begins at [`ChangePosition::after`] the number that this call returned.
 ///
 /// **Transactions** come with their commit. One that is rolled back never comes. **Log data**
 /// ([`WriteBatch::put_log_data`](crate::WriteBatch::put_log_data)) has no sequence number. A batch
@@ -278,7 +279,7 @@ impl Reading {
 ///
 /// **Read-only opens** give what was written before the open, and never more. They keep no WAL of
 /// the owner.
-pub struct Changes {
+pub struct ChangeStream {
     /// Dropped first: the timer does not hold the stream afterwards.
     _watch: Option<Repeating>,
     reading: Arc<Mutex<Reading>>,
@@ -290,7 +291,7 @@ pub struct Changes {
     status: Result<()>,
 }
 
-impl Changes {
+impl ChangeStream {
     /// The place behind the last returned batch.
     pub fn position(&self) -> ChangePosition {
         self.reading.lock().position
@@ -407,13 +408,17 @@ impl Changes {
             Some(Ok(update)) => update,
             Some(Err(e)) => return Err(self.end_by(reading, e)),
         };
+        if batch.count() == 0 && first > next {
+            // Log data has no number of its own, but lies behind the numbers before its own.
+            return Err(self.end_by(reading, Error::not_found("log data comes behind them")));
+        }
         let next = SequenceNumber(first.0.saturating_add(u64::from(batch.count())));
         if self.options.synced_only && next.0 > self.synced.0 + 1 {
             // A number is published after its record was appended: the sync reaches the record.
             self.db.sync_wal()?;
             self.synced = newest.max(SequenceNumber(next.0 - 1));
         }
-        let batch = self.families.batch(self.db.engine(), first, batch)?;
+        let batch = self.families.batch(self.db.engine(), first, batch, reading.position)?;
         reading.position = batch.next_position();
         Ok(Some(batch))
     }
@@ -434,7 +439,7 @@ impl Changes {
     }
 }
 
-impl Iterator for Changes {
+impl Iterator for ChangeStream {
     type Item = Result<ChangeBatch>;
 
     fn next(&mut self) -> Option<Result<ChangeBatch>> {
@@ -454,9 +459,9 @@ impl Iterator for Changes {
     }
 }
 
-impl fmt::Debug for Changes {
+impl fmt::Debug for ChangeStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes")
+        f.debug_struct("ChangeStream")
             .field("position", &self.position())
             .field("end", &self.end())
             .finish_non_exhaustive()

@@ -75,7 +75,7 @@ mod writes;
 pub use aggregates::{MemoryUsageType, approximate_memory_usage_by_type};
 pub use batch_arg::BatchArg;
 pub use changes::{
-    Change, ChangeBatch, ChangeFamily, ChangeOp, ChangePosition, Changes, ChangesEnd, ChangesLag,
+    ChangeBatch, ChangeFamily, ChangeItem, ChangeOp, ChangePosition, ChangeStream, ChangesEnd, ChangesLag,
     ChangesOptions,
 };
 pub(crate) use coalescing::check_families;

@@ -5,8 +5,8 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::txn::WritePolicy;
 use esker::{
-    ChangeBatch, ChangeOp, ChangePosition, Changes, ChangesEnd, ChangesOptions, Db, Env, ErrorKind, Options,
-    SequenceNumber, TransactionDb, TransactionDbOptions, WriteBatch, WriteOptions, builtin,
+    ChangeBatch, ChangeOp, ChangePosition, ChangeStream, ChangesEnd, ChangesOptions, Db, Env, ErrorKind,
+    Options, SequenceNumber, TransactionDb, TransactionDbOptions, WriteBatch, WriteOptions, builtin,
 };
 use esker_testkit::seed::for_each_seed;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn archiving() -> Options {
     options
 }
 
-fn from(db: &Db, next: u64) -> Changes {
+fn from(db: &Db, next: u64) -> ChangeStream {
     db.changes(SequenceNumber(next), &ChangesOptions::default()).unwrap()
 }
 
@@ -63,7 +63,7 @@ fn text(batch: &ChangeBatch) -> String {
 }
 
 /// The batches up to the newest one.
-fn rest(changes: &mut Changes) -> Vec<String> {
+fn rest(changes: &mut ChangeStream) -> Vec<String> {
     changes.map(|batch| text(&batch.unwrap())).collect()
 }
 
@@ -213,6 +213,27 @@ fn a_write_without_a_wal_is_a_gap_also_while_nothing_follows_it() {
     db.put_opt(&WriteOptions::new().disable_wal(true), &db.default_column_family(), "b", "2").unwrap();
     assert!(changes.next().unwrap().is_err());
     assert_eq!(changes.end(), Some(ChangesEnd::Gap { from: SequenceNumber(2), to: SequenceNumber(2) }));
+}
+
+#[test]
+fn log_data_behind_a_gap_shows_the_gap() {
+    let db = Db::open(&options(), "/db").unwrap();
+    db.put("a", "1").unwrap();
+    let mut changes = from(&db, 1);
+    assert_eq!(changes.by_ref().count(), 1);
+    db.put_opt(&WriteOptions::new().disable_wal(true), &db.default_column_family(), "b", "2").unwrap();
+    let mut note = WriteBatch::new();
+    note.put_log_data(b"note").unwrap();
+    db.write(&mut note).unwrap();
+    assert!(changes.next().unwrap().is_err());
+    assert_eq!(changes.position(), ChangePosition::after(SequenceNumber(1)));
+    assert_eq!(changes.end(), Some(ChangesEnd::Gap { from: SequenceNumber(2), to: SequenceNumber(2) }));
+    // Behind a batch it comes, and moves no position.
+    db.put("c", "3").unwrap();
+    db.write(&mut note).unwrap();
+    db.put("d", "4").unwrap();
+    let texts = ["3: c=3@default#3 ->4", "4: (note) ->4", "4: d=4@default#4 ->5"];
+    assert_eq!(rest(&mut from(&db, 3)), texts);
 }
 
 #[test]

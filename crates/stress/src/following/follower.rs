@@ -1,6 +1,6 @@
 //! The follower: a database that applies batches of the stream, each with the position behind it.
 
-use super::leader::{DIR, Leader};
+use super::leader::{DIR, StreamLeader};
 use crate::crash::choices_of;
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const OWN_FAMILY: &str = "follower";
 const POSITION_KEY: &str = "position";
 
-pub(super) struct Follower {
+pub(super) struct StreamFollower {
     disk: CrashFs,
     options: Options,
     db: Db,
@@ -38,10 +38,10 @@ fn open(options: &Options) -> Result<Db> {
     Db::open_cf(&options.db, DIR, families)
 }
 
-impl Follower {
+impl StreamFollower {
     /// A follower of an empty database.
-    pub(super) fn new(rng: &mut fastrand::Rng) -> std::result::Result<Follower, String> {
-        Follower::over(CrashFs::new(), None, rng).map_err(|e| format!("the new follower: {e}"))
+    pub(super) fn new(rng: &mut fastrand::Rng) -> std::result::Result<StreamFollower, String> {
+        StreamFollower::over(CrashFs::new(), None, rng).map_err(|e| format!("the new follower: {e}"))
     }
 
     /// Opens the follower on `disk`. `copied`: the newest number in a copy that begins here.
@@ -49,7 +49,7 @@ impl Follower {
         disk: CrashFs,
         copied: Option<SequenceNumber>,
         rng: &mut fastrand::Rng,
-    ) -> Result<Follower> {
+    ) -> Result<StreamFollower> {
         let mut options = Options::new().create_if_missing(true);
         options.db.create_missing_column_families = true;
         // WALs of a copy may have sections of transactions.
@@ -59,10 +59,10 @@ impl Follower {
         if copied.is_some() {
             roll_back(&disk, &options)?;
         }
-        Follower::open(disk, options, copied)
+        StreamFollower::open(disk, options, copied)
     }
 
-    fn open(disk: CrashFs, mut options: Options, copied: Option<SequenceNumber>) -> Result<Follower> {
+    fn open(disk: CrashFs, mut options: Options, copied: Option<SequenceNumber>) -> Result<StreamFollower> {
         options.db.env = Env::with_fs(Arc::new(disk.clone()));
         let db = open(&options)?;
         let own = match db.column_family(OWN_FAMILY) {
@@ -94,7 +94,7 @@ impl Follower {
             // A family without an id was created before a crash, and never written.
             families.insert(handle.name().to_owned(), (id.unwrap_or(u32::MAX), handle));
         }
-        Ok(Follower { disk, options, db, families, own, position })
+        Ok(StreamFollower { disk, options, db, families, own, position })
     }
 
     /// The stored position.
@@ -151,12 +151,12 @@ impl Follower {
     /// Crashes the follower and opens it again. Returns whether a garbled MANIFEST was refused.
     pub(super) fn crash(&mut self, rng: &mut fastrand::Rng) -> std::result::Result<bool, String> {
         let choices = choices_of(rng.u64(..));
-        let opened = Follower::open(self.disk.crash_clone(&choices), self.options.clone(), None);
+        let opened = StreamFollower::open(self.disk.crash_clone(&choices), self.options.clone(), None);
         let is_refused = opened.as_ref().is_err_and(esker::Error::is_corruption);
         let opened = match opened {
             Err(_) if is_refused => {
                 let disk = self.disk.crash_clone(&CrashChoices::process_kill());
-                Follower::open(disk, self.options.clone(), None)
+                StreamFollower::open(disk, self.options.clone(), None)
             }
             opened => opened,
         };
@@ -165,7 +165,7 @@ impl Follower {
     }
 
     /// Compares the contents of each family of the leader.
-    pub(super) fn compare(&self, leader: &Leader) -> std::result::Result<(), String> {
+    pub(super) fn compare(&self, leader: &StreamLeader) -> std::result::Result<(), String> {
         for handle in leader.families() {
             let mut theirs = leader.db().iter_cf(handle).map_err(|e| e.to_string())?;
             let ours = self.families.get(handle.name()).filter(|(id, _)| *id == handle.id().0);

@@ -1,6 +1,6 @@
 //! The leader: random writes, and the model of its change stream.
 
-use super::follower::{Follower, copied_disk};
+use super::follower::{StreamFollower, copied_disk};
 use crate::crash::choices_of;
 use esker::internals::env::crash::CrashKind;
 use esker::internals::env::{CrashChoices, CrashFs, Env};
@@ -22,10 +22,10 @@ const KEYS: u32 = 300;
 pub(super) struct Unit {
     first: u64,
     last: u64,
-    pub(super) content: Content,
+    pub(super) content: UnitContent,
 }
 
-pub(super) enum Content {
+pub(super) enum UnitContent {
     /// The operations, as a WAL holds them.
     Ops(Vec<u8>),
     /// Batches of threads, in an unknown order.
@@ -34,7 +34,7 @@ pub(super) enum Content {
     Unlogged,
 }
 
-pub(super) struct Leader {
+pub(super) struct StreamLeader {
     disk: CrashFs,
     options: Options,
     families: Vec<ColumnFamilyHandle>,
@@ -78,8 +78,8 @@ fn open(options: &Options) -> esker::Result<(TransactionDb, Vec<ColumnFamilyHand
     Ok((db, families))
 }
 
-impl Leader {
-    pub(super) fn new(rng: &mut fastrand::Rng) -> Result<Leader, String> {
+impl StreamLeader {
+    pub(super) fn new(rng: &mut fastrand::Rng) -> Result<StreamLeader, String> {
         let mut options = Options::new().create_if_missing(true);
         options.db.wal_ttl_seconds = 1 << 30;
         options.db.recycle_log_file_num = if rng.bool() { 0 } else { rng.usize(1..3) };
@@ -91,7 +91,7 @@ impl Leader {
         let disk = CrashFs::new();
         options.db.env = Env::with_fs(Arc::new(disk.clone()));
         let (db, families) = open(&options).map_err(|e| format!("the new leader: {e}"))?;
-        Ok(Leader {
+        Ok(StreamLeader {
             disk,
             options,
             families,
@@ -148,7 +148,7 @@ impl Leader {
                     let first = self.newest() + 1;
                     txn.commit()?;
                     let ops = self.sections.get(&name).cloned().unwrap_or_default();
-                    self.add_unit(first, Content::Ops(ops));
+                    self.add_unit(first, UnitContent::Ops(ops));
                     return Ok(true);
                 }
             }
@@ -177,7 +177,7 @@ impl Leader {
         Ok(false)
     }
 
-    fn add_unit(&mut self, first: u64, content: Content) {
+    fn add_unit(&mut self, first: u64, content: UnitContent) {
         let last = self.newest();
         if last >= first {
             self.units.push(Unit { first, last, content });
@@ -187,8 +187,8 @@ impl Leader {
     fn write(&mut self, options: &WriteOptions, batch: &mut WriteBatch) -> esker::Result<()> {
         let first = self.newest() + 1;
         let content = match options.disable_wal {
-            true => Content::Unlogged,
-            false => Content::Ops(batch.ops_bytes().to_vec()),
+            true => UnitContent::Unlogged,
+            false => UnitContent::Ops(batch.ops_bytes().to_vec()),
         };
         self.db().write_opt(options, batch)?;
         self.add_unit(first, content);
@@ -260,7 +260,7 @@ impl Leader {
             return Err(format!("a batch from {first} on comes that was never written"));
         };
         match &unit.content {
-            Content::Ops(ops) if unit.first == first && unit.last + 1 == next => {
+            UnitContent::Ops(ops) if unit.first == first && unit.last + 1 == next => {
                 let there = batch.write_batch().ops_bytes();
                 if there != ops.as_slice() {
                     let (there, here) = (there.escape_ascii(), ops.escape_ascii());
@@ -268,7 +268,7 @@ impl Leader {
                 }
                 Ok(false)
             }
-            Content::Burst if first >= unit.first && next <= unit.last.saturating_add(1) => {
+            UnitContent::Burst if first >= unit.first && next <= unit.last.saturating_add(1) => {
                 let burst = unit.first;
                 self.count(burst, batch).map(|()| true)
             }
@@ -305,7 +305,7 @@ impl Leader {
     /// Whether no WAL need have the numbers `from` to `to`, and a WAL must have the next one.
     pub(super) fn lacks(&self, from: u64, to: u64) -> bool {
         let at = self.units.partition_point(|unit| unit.last < from);
-        let lost = self.units[at..].iter().take_while(|unit| matches!(unit.content, Content::Unlogged));
+        let lost = self.units[at..].iter().take_while(|unit| matches!(unit.content, UnitContent::Unlogged));
         let end = lost.last().map(|unit| unit.last);
         self.is_weak(from) || end.is_some_and(|end| end == to || self.is_weak(end + 1))
     }
@@ -316,13 +316,13 @@ impl Leader {
     }
 
     /// A follower that begins with a checkpoint.
-    pub(super) fn copy(&mut self, rng: &mut fastrand::Rng) -> Result<Follower, String> {
+    pub(super) fn copy(&mut self, rng: &mut fastrand::Rng) -> Result<StreamFollower, String> {
         self.names += 1;
         let dir = format!("/copy{}", self.names);
         let copied = self.copy_to(&dir, rng).and_then(|(newest, disk)| {
             esker::destroy_db(&self.options.db, &dir)?;
             self.synced = self.synced.max(newest.0);
-            Follower::over(disk, Some(newest), rng)
+            StreamFollower::over(disk, Some(newest), rng)
         });
         self.counters.clear();
         copied.map_err(|e| format!("the copy: {e}"))
@@ -382,7 +382,7 @@ impl Leader {
             .filter_map(|txn| Some((txn.name()?, txn)))
             .collect();
         let found = self.newest();
-        let logged = |unit: &&Unit| !matches!(unit.content, Content::Unlogged) && unit.last <= newest;
+        let logged = |unit: &&Unit| !matches!(unit.content, UnitContent::Unlogged) && unit.last <= newest;
         let promised = match choices.kind {
             CrashKind::PowerLoss => synced,
             CrashKind::ProcessKill => {
@@ -399,7 +399,7 @@ impl Leader {
         self.units.retain(|unit| unit.first <= found);
         if let Some(unit) = self.units.last_mut().filter(|unit| unit.last > found) {
             match unit.content {
-                Content::Ops(_) => {
+                UnitContent::Ops(_) => {
                     return Err(format!(
                         "{found} is the newest number, within {} to {}",
                         unit.first, unit.last
@@ -425,7 +425,7 @@ impl Leader {
     /// The work of several threads, and their number.
     pub(super) fn begin_burst(&mut self, rng: &mut fastrand::Rng) -> (BurstWork, usize) {
         let first = self.newest() + 1;
-        self.units.push(Unit { first, last: u64::MAX, content: Content::Burst });
+        self.units.push(Unit { first, last: u64::MAX, content: UnitContent::Burst });
         let work = BurstWork {
             db: self.db().clone(),
             family: self.families[rng.usize(..self.families.len())].clone(),

@@ -29,7 +29,8 @@ pub struct ChangeFamily {
 pub(super) struct FamiliesSeen(BTreeMap<ColumnFamilyId, Arc<ChangeFamily>>);
 
 impl FamiliesSeen {
-    /// The batch with its families. Cost: one step an operation, and a lookup for each family.
+    /// The batch with its families, read at `position`. Cost: one step an operation, and a lookup
+    /// for each family.
     /// # Errors
     /// `Corruption` if an entity cannot be decoded.
     pub(super) fn batch(
@@ -37,6 +38,7 @@ impl FamiliesSeen {
         engine: &Engine,
         first: SequenceNumber,
         batch: WriteBatch,
+        position: ChangePosition,
     ) -> Result<ChangeBatch> {
         let mut families: Vec<Arc<ChangeFamily>> = Vec::new();
         for op in batch.iter() {
@@ -48,7 +50,10 @@ impl FamiliesSeen {
                 families.push(self.family(engine, id));
             }
         }
-        Ok(ChangeBatch { first, batch, families })
+        let behind = SequenceNumber(first.0.saturating_add(u64::from(batch.count())));
+        // Log data has no number: numbers before it may still be missing.
+        let next = if batch.count() == 0 { position } else { ChangePosition::from(behind) };
+        Ok(ChangeBatch { first, next, batch, families })
     }
 
     fn family(&mut self, engine: &Engine, id: ColumnFamilyId) -> Arc<ChangeFamily> {
@@ -92,6 +97,7 @@ fn family_of(op: &BatchOp<'_>) -> Option<ColumnFamilyId> {
 #[derive(Clone)]
 pub struct ChangeBatch {
     first: SequenceNumber,
+    next: ChangePosition,
     batch: WriteBatch,
     families: Vec<Arc<ChangeFamily>>,
 }
@@ -103,9 +109,10 @@ impl ChangeBatch {
         self.first
     }
 
-    /// The place behind this batch. A follower stores it together with the operations.
+    /// The place behind this batch. A follower stores it together with the operations. Log data
+    /// alone does not move it.
     pub fn next_position(&self) -> ChangePosition {
-        ChangePosition::from(SequenceNumber(self.first.0.saturating_add(u64::from(self.batch.count()))))
+        self.next
     }
 
     /// The number of operations that have a sequence number: all but log data.
@@ -124,7 +131,7 @@ impl ChangeBatch {
     }
 
     /// The operations, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = ChangeItem<'_>> {
         let mut next = self.first.0;
         self.batch.iter().filter_map(move |op| {
             let family = family_of(&op).and_then(|id| self.families().find(|family| family.id == id));
@@ -132,7 +139,7 @@ impl ChangeBatch {
                 next += 1;
                 SequenceNumber(next - 1)
             });
-            change(op, family).map(|(timestamp, op)| Change { sequence, family, timestamp, op })
+            change(op, family).map(|(timestamp, op)| ChangeItem { sequence, family, timestamp, op })
         })
     }
 
@@ -159,7 +166,7 @@ impl fmt::Debug for ChangeBatch {
 /// One operation of a batch.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-pub struct Change<'a> {
+pub struct ChangeItem<'a> {
     /// The operation's sequence number; `None` for log data.
     pub sequence: Option<SequenceNumber>,
     /// The family; `None` for log data.
