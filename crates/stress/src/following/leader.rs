@@ -310,8 +310,15 @@ impl StreamLeader {
         self.is_weak(from) || end.is_some_and(|end| end == to || self.is_weak(end + 1))
     }
 
+    /// Whether no WAL need have this number.
+    pub(super) fn may_lack(&self, number: u64) -> bool {
+        let at = self.units.partition_point(|unit| unit.last < number);
+        let is_unlogged = |unit: &Unit| matches!(unit.content, UnitContent::Unlogged);
+        self.is_weak(number) || self.units.get(at).is_some_and(is_unlogged)
+    }
+
     /// Whether a power loss may have taken the WAL of this number.
-    pub(super) fn is_weak(&self, number: u64) -> bool {
+    fn is_weak(&self, number: u64) -> bool {
         self.weak.iter().any(|(from, to)| (*from..=*to).contains(&number))
     }
 
