@@ -154,7 +154,7 @@ impl CompressionManager for CostAware {
         options: &CodecOptions,
         _: CompressionType,
     ) -> Result<Option<Box<dyn CustomCompressor>>> {
-        let options = CodecOptions { level: 22, ..options.clone() };
+        let options = CodecOptions { level: 22, ..*options };
         BuiltIn.compressor_for_sst(context, &options, CompressionType::Zstd)
     }
 
