@@ -80,6 +80,8 @@ fn lead(dir: &Path, port: u16, work: &str) -> Outcome {
             std::thread::spawn(move || write_for_ever(&db, writer).unwrap_or_else(|e| eprintln!("{e}")));
         }
     }
+    // A killed leader has left its copies.
+    remove_if_there(&dir.with_extension("copies"))?;
     for stream in TcpListener::bind(("127.0.0.1", port))?.incoming() {
         let (db, stream, copies) = (db.clone(), stream?, dir.with_extension("copies"));
         // A follower that goes away is no failure of the leader.
@@ -160,6 +162,13 @@ fn send(out: &mut impl Write, kind: u8, body: &[u8]) -> Outcome {
 fn send_copy(db: &Db, out: &mut impl Write, dir: &Path) -> Outcome {
     fs::create_dir_all(dir.parent().ok_or("a copy needs a parent directory")?)?;
     db.create_checkpoint(dir, 0)?;
+    let sent = send_files(out, dir);
+    // Also if the follower has gone: the copy's links keep tables that the leader has replaced.
+    fs::remove_dir_all(dir)?;
+    sent
+}
+
+fn send_files(out: &mut impl Write, dir: &Path) -> Outcome {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name().into_string();
         let name = name.map_err(|_| "a file of a database has a name in ASCII")?;
@@ -168,8 +177,14 @@ fn send_copy(db: &Db, out: &mut impl Write, dir: &Path) -> Outcome {
         send(out, b'F', &[&length, name.as_bytes(), &content].concat())?;
     }
     send(out, b'E', b"")?;
-    out.flush()?;
-    Ok(fs::remove_dir_all(dir)?)
+    Ok(out.flush()?)
+}
+
+fn remove_if_there(dir: &Path) -> Outcome {
+    if dir.exists() {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(())
 }
 
 /// position u64, number of families u32, { id u32, is_dropped u8, length u32, name }*, batch
@@ -246,7 +261,11 @@ fn follow(dir: &Path, port: u16, until_caught_up: bool) -> Outcome<bool> {
             }
             b'G' => {
                 drop(replica);
-                fs::remove_dir_all(dir)?;
+                // A kill leaves the whole directory, or none of its name.
+                let discarded = dir.with_extension("discarded");
+                remove_if_there(&discarded)?;
+                fs::rename(dir, &discarded)?;
+                fs::remove_dir_all(discarded)?;
                 return Ok(false);
             }
             _ => return Err("an unknown frame".into()),
@@ -260,9 +279,7 @@ fn fetch_copy(dir: &Path, port: u16) -> Outcome {
     stream.write_all(b"copy\n")?;
     let mut stream = BufReader::new(stream);
     let unfinished = dir.with_extension("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)?;
-    }
+    remove_if_there(&unfinished)?;
     fs::create_dir_all(&unfinished)?;
     loop {
         let (kind, body) = receive(&mut stream)?;

@@ -67,9 +67,11 @@ esker_base::setters! {
 /// The futures need no runtime: any executor polls them. A dropped future ends the wait and not the
 /// call: a write may still be made, whole or not at all.
 ///
-/// Two waits remain on the thread that polls. An unsynced write stands in the line of the
-/// database's writers: behind a writer that blocks in [`Db::write_opt`] with `sync`, for one sync
-/// at most. And a write that fills a memtable makes the next one, with its WAL.
+/// Some waits remain on the thread that polls. An unsynced write that finds nothing of this `AsyncDb`
+/// in line stands in the line of the database's writers, with those that block in [`Db::write_opt`]:
+/// behind their syncs, behind ingestions and changes of families, and behind a flush of several
+/// families that syncs closed WALs. A write that fills a memtable makes the next one, with its WAL. A
+/// program without these waits writes through the `AsyncDb` alone, and with `sync`.
 ///
 /// The last handle waits at its drop for the calls that run, and so do the threads for it. If the
 /// system refuses threads, the thread that polls a call runs it.
@@ -143,8 +145,8 @@ impl AsyncDb {
         self.pool.run(Errand::Read, move || db.get_pinned(key)).await
     }
 
-    /// The value of `key` in `family`. With a `read_tier` other than `ReadAll` the read runs on the
-    /// thread that polls it, as that tier demands.
+    /// The value of `key` in `family`. With the tiers `BlockCache` and `Memtable` the thread that
+    /// polls gives the answer, and with `Persisted` one of the pool.
     /// # Errors
     /// Those of [`Db::get_pinned_opt`].
     pub async fn get_opt(
@@ -153,15 +155,15 @@ impl AsyncDb {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]> + Send,
     ) -> Result<Option<PinnedBytes>> {
-        if options.read_tier != ReadTier::ReadAll {
-            return self.db.get_pinned_opt(&options, family, key);
+        let (tier, mut options) = (options.read_tier, options);
+        if let Some(at_once) = tier_at_once(tier) {
+            options.read_tier = at_once;
+            match self.db.get_pinned_opt(&options, family, key.as_ref()) {
+                Err(e) if e.kind() == ErrorKind::Incomplete && tier == ReadTier::ReadAll => {}
+                answer => return answer,
+            }
         }
-        let mut options = options.read_tier(ReadTier::BlockCache);
-        match self.db.get_pinned_opt(&options, family, key.as_ref()) {
-            Err(e) if e.kind() == ErrorKind::Incomplete => {}
-            answer => return answer,
-        }
-        options.read_tier = ReadTier::ReadAll;
+        options.read_tier = tier;
         let (db, family, key) = (self.db.clone(), family.clone(), key.as_ref().to_vec());
         self.pool.run(Errand::Read, move || db.get_pinned_opt(&options, &family, key)).await
     }
@@ -176,16 +178,16 @@ impl AsyncDb {
         family: &ColumnFamilyHandle,
         keys: Vec<K>,
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        if options.read_tier != ReadTier::ReadAll {
-            return self.db.multi_get_opt(&options, family, &keys);
+        let (tier, mut options) = (options.read_tier, options);
+        if let Some(at_once) = tier_at_once(tier) {
+            options.read_tier = at_once;
+            let answers = self.db.multi_get_opt(&options, family, &keys);
+            let needs_io = |answer: &Result<_>| matches!(answer, Err(e) if e.kind() == ErrorKind::Incomplete);
+            if tier != ReadTier::ReadAll || !answers.iter().any(needs_io) {
+                return answers;
+            }
         }
-        let mut options = options.read_tier(ReadTier::BlockCache);
-        let answers = self.db.multi_get_opt(&options, family, &keys);
-        let needs_io = |answer: &Result<_>| matches!(answer, Err(e) if e.kind() == ErrorKind::Incomplete);
-        if !answers.iter().any(needs_io) {
-            return answers;
-        }
-        options.read_tier = ReadTier::ReadAll;
+        options.read_tier = tier;
         let (db, family, count) = (self.db.clone(), family.clone(), keys.len());
         let read = move || Ok(db.multi_get_opt(&options, &family, &keys));
         let answers = self.pool.run(Errand::Read, read).await;
@@ -212,10 +214,14 @@ impl AsyncDb {
 
     /// Writes `batch`, all or nothing. With `sync` it is on the medium when the future is ready.
     ///
-    /// Batches in line with the same options are committed together, up to 1 MiB: one record of the
-    /// WAL, one sync, one step to become visible. If the database refuses them as a whole, each is
+    /// Batches in line are committed together, up to 1 MiB: one record of the WAL, one sync, one step
+    /// to become visible. Their options are equal, but a batch with `sync` takes in those without.
+    /// Protected batches are committed alone. If the database refuses batches as a whole, each is
     /// tried alone, so that an error belongs to its own batch; an error of the file system is the
     /// error of all, as for writers that block.
+    ///
+    /// A write with `no_slowdown` in line waits for its turn, and not for a stall that meets it then.
+    /// A write with `low_pri` that has to give way does so on a thread for calls, outside of the line.
     /// # Errors
     /// Those of [`Db::write_opt`].
     pub async fn write_opt(&self, options: WriteOptions, mut batch: WriteBatch) -> Result<()> {
@@ -224,6 +230,10 @@ impl AsyncDb {
                 Err(e) if e.kind() == ErrorKind::Incomplete && !options.no_slowdown => {}
                 result => return result,
             }
+        }
+        if options.low_pri {
+            // Its sleep is not to hold the line back.
+            return self.call(move |db| db.write_opt(&options, batch)).await;
         }
         self.commits.commit(&self.db, &self.pool, options, batch).await
     }
@@ -257,6 +267,15 @@ impl AsyncDb {
     ) -> Result<T> {
         let db = self.db.clone();
         self.pool.run(Errand::Call, move || work(&db)).await
+    }
+}
+
+/// The tier of an attempt on the thread that polls, which does no I/O; `None` if `tier` demands I/O.
+fn tier_at_once(tier: ReadTier) -> Option<ReadTier> {
+    match tier {
+        ReadTier::ReadAll => Some(ReadTier::BlockCache),
+        ReadTier::BlockCache | ReadTier::Memtable => Some(tier),
+        ReadTier::Persisted => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes that wait for their commit, without a thread each.
 //!
 //! In: batches with their options. Out: their results. A write joins the line; if no round runs it
-//! starts one. A round takes batches from the head of the line, joins those with equal options into
+//! starts one. A round takes batches from the head of the line, joins those whose options agree into
 //! one, writes it, and ends when the line is empty. While it syncs, the next batches gather.
 //!
 //! Invariants
@@ -55,9 +55,9 @@ impl Commits {
         }
     }
 
-    /// Whether writes are in line.
+    /// Whether writes are in line, or about to join it: they hold permits before they do.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_busy.load(Ordering::Relaxed)
+        self.is_busy.load(Ordering::Relaxed) || self.room.available_permits() < self.permits as usize
     }
 
     /// Puts `batch` in line; ready when it is committed.
@@ -105,8 +105,8 @@ impl Commits {
         let mut group = vec![first];
         while joins
             && let Some(next) = line.front()
-            && next.options == options
             && next.may_join()
+            && (next.options == options || next.options.sync(true) == options)
             && bytes.saturating_add(next.batch.data_size()) <= JOIN_BYTES
         {
             bytes += next.batch.data_size();
@@ -117,15 +117,18 @@ impl Commits {
 }
 
 impl Waiting {
-    /// Whether the batch may be part of a larger one: nothing in it speaks about its end.
-    fn may_join(&self) -> bool {
-        self.batch.wal_termination_point().is_none()
+    /// Whether the batch may be part of a larger one: nothing in it speaks about its end, and it has
+    /// no checksums, which the write itself is to check.
+    pub(super) fn may_join(&self) -> bool {
+        let is_protected = self.batch.is_protected() || self.options.protection_bytes_per_key > 0;
+        self.batch.wal_termination_point().is_none() && !is_protected
     }
 
     fn finish(self, result: thread::Result<Result<()>>) {
         drop(self.room);
-        // Nobody awaits the result of a dropped future.
-        self.done.send(result).ok();
+        // The call may run code of the executor, whose panic is not to end the round. Nobody awaits
+        // the result of a dropped future.
+        drop(catch_unwind(AssertUnwindSafe(|| self.done.send(result).ok())));
     }
 }
 

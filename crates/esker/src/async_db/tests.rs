@@ -217,6 +217,59 @@ fn a_write_comes_after_an_earlier_one_whose_future_was_dropped() {
 }
 
 #[test]
+fn a_write_with_sync_takes_in_those_without() {
+    let db = filled(false, 0);
+    let syncs = || db.db.engine().options.statistics.as_ref().unwrap().ticker_count(Ticker::WalFileSynced);
+    let (before, occupied) = (syncs(), occupy(&db));
+    let mut writes: Vec<_> = (0..20)
+        .map(|n| {
+            let (options, batch) = synced(&key(n), "value");
+            db.write_opt(options.sync(n % 2 == 0), batch).boxed()
+        })
+        .collect();
+    writes.iter_mut().for_each(|write| assert!(poll_once(write).is_none()));
+    drop(occupied);
+    block_on(join_all(writes)).into_iter().for_each(|result| result.unwrap());
+    assert_eq!(syncs() - before, 1);
+}
+
+#[test]
+fn a_write_that_waits_for_room_is_not_overtaken() {
+    let db = filled(false, 0);
+    let all = Arc::clone(&db.commits.room).try_acquire_many_owned(db.commits.permits).unwrap();
+    let (options, batch) = synced("key", "first");
+    let mut first = db.write_opt(options, batch).boxed();
+    assert!(poll_once(&mut first).is_none());
+    // The first one has its room now, but was not polled.
+    drop(all);
+    let mut second = db.put("key", "second").boxed();
+    assert!(poll_once(&mut second).is_none());
+    block_on(async {
+        first.await.unwrap();
+        second.await.unwrap();
+    });
+    assert_eq!(db.db.get("key").unwrap().as_deref(), Some(&b"second"[..]));
+}
+
+#[test]
+fn a_protected_batch_is_checked_when_it_is_committed() {
+    let db = filled(false, 0);
+    let occupied = occupy(&db);
+    let mut writes: Vec<_> = (0..3)
+        .map(|n| {
+            let mut batch = if n == 1 { WriteBatch::with_protection(8).unwrap() } else { WriteBatch::new() };
+            batch.put(key(n), "value").unwrap();
+            db.write_opt(WriteOptions::new().sync(true), batch).boxed()
+        })
+        .collect();
+    writes.iter_mut().for_each(|write| assert!(poll_once(write).is_none()));
+    let line: Vec<bool> = db.commits.line.lock().iter().map(|waiting| waiting.may_join()).collect();
+    assert_eq!(line, [true, false, true]);
+    drop(occupied);
+    block_on(join_all(writes)).into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
 fn an_error_belongs_to_its_own_batch() {
     let db = filled(false, 0);
     let dropped = db.db.create_column_family("dropped", &Default::default()).unwrap();

@@ -17,7 +17,7 @@ pub use batch::{ChangeBatch, ChangeFamily, ChangeItem, ChangeOp};
 pub use end::ChangesEnd;
 
 use super::Db;
-use super::updates::WalIterator;
+use super::updates::{NeedlessBytes, WalIterator};
 use crate::options::WalReadOptions;
 use batch::FamiliesSeen;
 use esker_base::sync::atomic::Ordering;
@@ -201,9 +201,9 @@ impl Db {
             return Err(Error::not_supported("synced_only: a database open for reading only cannot sync"));
         }
         let read = WalReadOptions::new().verify_checksums(options.verify_checksums);
-        let mut reading = Reading { wals: None, end: None, position };
+        let mut reading = Reading { wals: None, needless: None, end: None, position };
         match WalIterator::from_position(self, position.next_sequence(), &read) {
-            Ok(wals) => reading.wals = Some(wals),
+            Ok((wals, needless)) => (reading.wals, reading.needless) = (Some(wals), needless),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 reading.end = Some(ChangesEnd::of_start(self, position, &e));
             }
@@ -237,6 +237,7 @@ impl Db {
 struct Reading {
     /// `None` when the stream has ended.
     wals: Option<WalIterator>,
+    needless: NeedlessBytes,
     end: Option<ChangesEnd>,
     position: ChangePosition,
 }
@@ -245,7 +246,7 @@ impl Reading {
     /// Ends the stream if it keeps more than `limit` bytes of WALs. Returns what must be dropped.
     fn check_retention(&mut self, limit: u64) -> Option<WalIterator> {
         // A failure to look at a file is found by the reader, too.
-        let bytes = self.wals.as_ref()?.unread_bytes().unwrap_or(0);
+        let bytes = self.wals.as_ref()?.unread_bytes(self.needless).unwrap_or(0);
         if bytes <= limit {
             return None;
         }
@@ -271,7 +272,9 @@ impl Reading {
 /// **Retention.** A WAL is deleted once tables hold its entries; an archive keeps it longer
 /// ([`DbOptions::wal_ttl_seconds`](crate::DbOptions::wal_ttl_seconds),
 /// [`wal_size_limit_mb`](crate::DbOptions::wal_size_limit_mb)). A reader keeps the WALs that it has
-/// not read, up to [`ChangesOptions::max_retained_bytes`].
+/// not read, up to [`ChangesOptions::max_retained_bytes`]. It does not keep an older WAL with the
+/// section of a transaction that was prepared before its place: a slow reader may meet a gap at the
+/// commit.
 ///
 /// **Lost writes.** A power loss takes writes that were not synced. A follower that has applied
 /// some of them is ahead of its leader, and differs from it once the leader has written more.
@@ -331,7 +334,7 @@ impl ChangeStream {
     pub fn lag(&self) -> Result<ChangesLag> {
         let engine = self.db.engine();
         let reading = self.reading.lock();
-        let bytes = reading.wals.as_ref().map_or(Ok(0), WalIterator::unread_bytes)?;
+        let bytes = reading.wals.as_ref().map_or(Ok(0), |wals| wals.unread_bytes(reading.needless))?;
         let next = reading.position.next_sequence();
         drop(reading);
         let sequence_numbers = (engine.visible_sequence().0 + 1).saturating_sub(next.0);
@@ -413,7 +416,9 @@ impl ChangeStream {
             return Err(self.end_by(reading, Error::not_found("log data comes behind them")));
         }
         let next = SequenceNumber(first.0.saturating_add(u64::from(batch.count())));
-        if self.options.synced_only && next.0 > self.synced.0 + 1 {
+        // Log data lies behind the number before its own.
+        let behind = next.max(SequenceNumber(first.0.saturating_add(1)));
+        if self.options.synced_only && behind.0 > self.synced.0 + 1 {
             // A number is published after its record was appended: the sync reaches the record.
             self.db.sync_wal()?;
             self.synced = newest.max(SequenceNumber(next.0 - 1));

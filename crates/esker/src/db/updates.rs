@@ -14,6 +14,8 @@
 
 mod position;
 
+pub(super) use position::NeedlessBytes;
+
 use super::Db;
 use crate::engine::Engine;
 use crate::instance::DbInner;

@@ -1,6 +1,6 @@
 //! Transactions over a database that is open already: RocksDB's `TransactionDB::WrapDB`.
 //!
-//! In: a [`Db`] of any open for writing. Out: the databases with transactions that share it. The
+//! In: a [`Db`] that is open for writing. Out: the databases with transactions that share it. The
 //! [`Db`] stays usable; it takes no locks.
 //!
 //! Invariant: a family has one lock table as long as it is open. So a second wrapping with locks is
@@ -31,15 +31,22 @@ impl LockClock for WrappedClock {
 }
 
 impl TransactionDb {
-    /// Transactions with locks over an open database, under the write policy `WriteCommitted`.
-    /// Writes of `db` itself take no locks. Prepared transactions need a database that was opened
-    /// with `allow_2pc`.
+    /// Transactions with locks over a database that was opened with `allow_2pc`, under the write
+    /// policy `WriteCommitted`. With `allow_2pc` flushes and compactions keep the entries that
+    /// transactions check for conflicts, as RocksDB's `PrepareWrap` demands.
+    ///
+    /// Writes of `db` itself take no locks. A family that `db` makes later has no locks:
+    /// [`TransactionDb::create_column_family`] makes one with them. An open database is wrapped once:
+    /// to wrap it again, open it again. That also restores transactions that were prepared when the
+    /// wrapper was dropped.
     ///
     /// ```
     /// use esker::{Db, Options, TransactionDb};
     /// # let dir = esker_testkit::TempDir::new("doc");
     ///
-    /// let db = Db::open(&Options::new().create_if_missing(true), dir.path())?;
+    /// let mut options = Options::new().create_if_missing(true);
+    /// options.db.allow_2pc = true;
+    /// let db = Db::open(&options, dir.path())?;
     /// let locking = TransactionDb::wrap(&db, &Default::default())?;
     /// let txn = locking.begin_transaction();
     /// txn.put("ada", "900")?;
@@ -49,15 +56,19 @@ impl TransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the database has transactions that lock already, or prepared transactions
-    /// of an earlier opening, which [`TransactionDb::open_cf`] restores; `max_lock_memory` is 0; a
-    /// family has timestamps of another size than 8 bytes · `NotSupported`: another write policy
+    /// `InvalidArgument`: the database was opened without `allow_2pc`, was wrapped or opened with
+    /// locks before, or has prepared transactions of an earlier opening, which
+    /// [`TransactionDb::open_cf`] restores; `max_lock_memory` is 0; a family has timestamps of another size than 8 bytes · `NotSupported`: another write policy
     /// than `WriteCommitted`, a read-only database, or a forked child process.
     pub fn wrap(db: &Db, options: &TransactionDbOptions) -> Result<TransactionDb> {
         db.engine().check_process()?;
         db.engine().check_writable()?;
         if options.write_policy != WritePolicy::WriteCommitted {
             return Err(Error::not_supported("only WriteCommitted transactions wrap an open database"));
+        }
+        if !db.engine().options.allow_2pc {
+            let why = "transactions with locks wrap a database that was opened with allow_2pc";
+            return Err(Error::invalid_argument(why));
         }
         if options.max_lock_memory == 0 {
             return Err(Error::invalid_argument("max_lock_memory: with 0 bytes nothing can be locked"));
@@ -84,7 +95,7 @@ impl TransactionDb {
                 ..FamilyOptions::default()
             };
             let table = locks.add_family(family.id(), &of_family)?;
-            let taken = || Error::invalid_argument("the database has transactions that lock already");
+            let taken = || Error::invalid_argument("the database was wrapped or opened with locks before");
             family.cf.locks.set(table).map_err(|_| taken())?;
         }
         Ok(TransactionDb {
@@ -105,18 +116,30 @@ impl OptimisticTransactionDb {
     /// Transactions that check at commit, over an open database, with serial validation. A commit
     /// after a flush may give `TryAgain`: see `max_write_buffer_size_to_maintain`.
     ///
+    /// Commits under `ValidateParallel` of another handle do not see those of this one under way:
+    /// use one kind of validation for a database.
+    ///
     /// ```
     /// use esker::{Db, OptimisticTransactionDb, Options};
     /// # let dir = esker_testkit::TempDir::new("doc");
     ///
     /// let db = Db::open(&Options::new().create_if_missing(true), dir.path())?;
-    /// let txn = OptimisticTransactionDb::wrap(&db).begin_transaction();
+    /// let txn = OptimisticTransactionDb::wrap(&db)?.begin_transaction();
     /// txn.put("ada", "900")?;
     /// db.put("ada", "1000")?;
     /// assert_eq!(txn.commit().unwrap_err().kind(), esker::ErrorKind::Busy);
     /// # Ok::<_, esker::Error>(())
     /// ```
-    pub fn wrap(db: &Db) -> OptimisticTransactionDb {
-        OptimisticTransactionDb { db: db.clone(), locks: None }
+    /// # Errors
+    /// `NotSupported`: a read-only database, a forked child process, or a database of transactions
+    /// under the policies WritePrepared and WriteUnprepared.
+    pub fn wrap(db: &Db) -> Result<OptimisticTransactionDb> {
+        db.engine().check_process()?;
+        db.engine().check_writable()?;
+        if db.engine().commits.is_some() {
+            let why = "optimistic transactions beside WritePrepared and WriteUnprepared transactions";
+            return Err(Error::not_supported(why));
+        }
+        Ok(OptimisticTransactionDb { db: db.clone(), locks: None })
     }
 }

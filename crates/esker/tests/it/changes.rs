@@ -308,6 +308,21 @@ fn a_reader_that_falls_behind_is_ended_and_its_wals_are_deleted() {
 }
 
 #[test]
+fn a_reader_that_begins_behind_the_newest_write_has_nothing_unread() {
+    let db = Db::open(&options(), "/db").unwrap();
+    (0..20).for_each(|_| db.put("a", vec![7; 20_000]).unwrap());
+    let limited = ChangesOptions::new().max_retained_bytes(190_000);
+    let behind = ChangePosition::after(db.latest_sequence_number());
+    let mut changes = db.changes(behind, &limited).unwrap();
+    assert_eq!((changes.lag().unwrap().bytes, changes.lag().unwrap().sequence_numbers), (0, 0));
+    db.put("b", "1").unwrap();
+    let lag = changes.lag().unwrap();
+    assert!((1..1000).contains(&lag.bytes) && lag.sequence_numbers == 1, "{lag:?}");
+    assert_eq!(rest(&mut changes), ["21: b=1@default#21 ->22"]);
+    assert_eq!(changes.lag().unwrap().bytes, 0);
+}
+
+#[test]
 fn operations_of_a_dropped_family_say_so_and_a_new_one_of_its_name_is_another() {
     let db = Db::open(&options(), "/db").unwrap();
     let old = db.create_column_family("cf", &options().cf).unwrap();

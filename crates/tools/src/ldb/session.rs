@@ -71,7 +71,9 @@ pub(crate) fn open_with_access(
             OpenMode::ReadOnly
         }
     };
-    let session = Session::new(&common, host)?;
+    let mut session = Session::new(&common, host)?;
+    // Transactions with locks need it.
+    session.options.allow_2pc |= mode == OpenMode::ReadWrite;
     Ok(OpenedWith { db: session.open_as(mode)?.db, new_family: session.new_family_options() })
 }
 

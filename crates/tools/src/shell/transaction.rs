@@ -58,7 +58,7 @@ impl DbShell<'_> {
             return Err(Failure::new("the database is not open for writing"));
         }
         self.transaction = Some(if is_optimistic {
-            let txn = OptimisticTransactionDb::wrap(&self.db).begin_transaction();
+            let txn = OptimisticTransactionDb::wrap(&self.db)?.begin_transaction();
             ShellTransaction::Optimistic(Box::new(txn), Vec::new())
         } else {
             let locking = match self.locking.take() {

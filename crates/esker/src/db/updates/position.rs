@@ -8,16 +8,20 @@ use crate::wal::{CommittedChanges, WalEnd, other_policy};
 use esker_base::{FileNumber, Result, SequenceNumber, SubCode};
 use esker_format::file_name::wal_file_name;
 
+/// A WAL, and the bytes at its front that lie before the place at which a reader began.
+pub(in crate::db) type NeedlessBytes = Option<(FileNumber, u64)>;
+
 impl WalIterator {
     /// An iterator whose first batch contains `next`, which may be the number of the write that
-    /// comes next. From this call on the iterator keeps the WALs from that place on.
+    /// comes next; and the bytes before it that no reader from there on needs. From this call on
+    /// the iterator keeps the WALs from that place on.
     /// # Errors
     /// Those of [`Db::get_updates_since`].
     pub(in crate::db) fn from_position(
         db: &Db,
         next: SequenceNumber,
         options: &WalReadOptions,
-    ) -> Result<WalIterator> {
+    ) -> Result<(WalIterator, NeedlessBytes)> {
         let engine = db.engine();
         check_readable(engine)?;
         check_no_secondary(engine)?;
@@ -28,7 +32,7 @@ impl WalIterator {
         let held = HeldWals::hold(&db.inner, FileNumber(0));
         let newest = engine.visible_sequence();
         if next <= newest || next.0 > newest.0 + 1 {
-            return db.get_updates_since(next, options);
+            return Ok((db.get_updates_since(next, options)?, None));
         }
         let mut updates = WalIterator {
             held,
@@ -43,14 +47,19 @@ impl WalIterator {
             status: Ok(()),
         };
         updates.seek(next)?;
-        Ok(updates)
+        let needless =
+            updates.file.as_ref().and_then(|file| match engine.wals.lock().end_of(file.number, newest) {
+                WalEnd::Growing { bytes, .. } => Some((file.number, bytes)),
+                WalEnd::Final(_) => None,
+            });
+        Ok((updates, needless))
     }
 
     /// Bytes of the WALs that the iterator has not read: it keeps them from being deleted. Cost: a
     /// lock and at most one look at the directory for each WAL from the current place on.
     /// # Errors
     /// `IoError`.
-    pub(in crate::db) fn unread_bytes(&self) -> Result<u64> {
+    pub(in crate::db) fn unread_bytes(&self, needless: NeedlessBytes) -> Result<u64> {
         let Some(file) = &self.file else { return Ok(0) };
         let engine = &self.held.inner.engine;
         let (mut total, mut next) = (0u64, Some(file.number));
@@ -72,6 +81,7 @@ impl WalIterator {
                 }
             };
         }
-        Ok(total.saturating_sub(file.reader.offset()))
+        let needless = needless.filter(|(number, _)| *number == file.number).map_or(0, |(_, bytes)| bytes);
+        Ok(total.saturating_sub(file.reader.offset().max(needless)))
     }
 }
