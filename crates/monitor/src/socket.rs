@@ -73,14 +73,15 @@ pub(crate) fn listen(path: &Path) -> Result<(UnixListener, OwnedSocket)> {
     Ok((UnixListener::from(socket), owned))
 }
 
-fn address(path: &Path) -> Result<SocketAddrUnix> {
+pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|_| {
         let message = format!("{}: is no path for a Unix socket: at most 107 bytes", path.display());
         Error::invalid_argument(message)
     })
 }
 
-fn new_socket() -> std::result::Result<OwnedFd, Errno> {
+/// A socket that does not block.
+pub(crate) fn new_socket() -> std::result::Result<OwnedFd, Errno> {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&socket, OFlags::NONBLOCK)?;

@@ -22,12 +22,15 @@ use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Columns of `--once`, if the environment names none.
 const ONCE_WIDTH: u16 = 100;
 /// The narrowest and the widest screen of `--once`.
 const WIDTHS: std::ops::RangeInclusive<u16> = 40..=400;
+/// The time between two looks for an answer of the server.
+const ANSWER_STEP: Duration = Duration::from_millis(20);
 
 #[derive(Args)]
 pub(crate) struct TopOptions {
@@ -89,7 +92,7 @@ pub(crate) fn run(options: &TopOptions, host: &Host) -> CommandOutcome {
         return Err(Failure::new("top: the output is no terminal; use --once or --json"));
     }
     screen.update(source.latest()?);
-    live(&mut screen, &mut source, interval)
+    live(&mut screen, Fetcher::start(source)?, interval)
 }
 
 /// The columns of `--once`.
@@ -141,28 +144,66 @@ fn print_json(
     Ok(())
 }
 
+/// A thread that fetches snapshots, so that a server that does not answer holds no key. Nobody
+/// waits for its end: it ends with the process.
+struct Fetcher {
+    asks: SyncSender<()>,
+    answers: Receiver<esker::Result<Arc<StatisticsSnapshot>>>,
+    is_asked: bool,
+}
+
+impl Fetcher {
+    fn start(mut source: impl SnapshotSource + 'static) -> std::io::Result<Fetcher> {
+        let (asks, asked) = sync_channel::<()>(1);
+        let (answer, answers) = sync_channel(1);
+        let run = move || {
+            while asked.recv().is_ok() && answer.send(source.latest()).is_ok() {}
+        };
+        std::thread::Builder::new().name("esker-top".to_owned()).spawn(run)?;
+        Ok(Fetcher { asks, answers, is_asked: false })
+    }
+
+    /// Asks for a snapshot, if none is on its way.
+    fn ask(&mut self) {
+        if !self.is_asked {
+            self.is_asked = self.asks.try_send(()).is_ok();
+        }
+    }
+
+    /// The answer, if it has come.
+    fn answer(&mut self) -> Option<esker::Result<Arc<StatisticsSnapshot>>> {
+        let answer = self.answers.try_recv().ok()?;
+        self.is_asked = false;
+        Some(answer)
+    }
+}
+
 /// Shows the screen until a key ends it. The terminal is as before afterwards, also after a panic.
-fn live(screen: &mut Screen, source: &mut RemoteStatistics, interval: Duration) -> CommandOutcome {
+fn live(screen: &mut Screen, mut fetcher: Fetcher, interval: Duration) -> CommandOutcome {
     let mut terminal = ratatui::try_init()?;
     let clock = Env::default().clock;
     let mut next = clock.monotonic_micros();
     let outcome = loop {
+        match fetcher.answer() {
+            Some(Ok(snapshot)) => screen.update(snapshot),
+            Some(Err(e)) => screen.lose(&e.to_string()),
+            None => {}
+        }
         if let Err(e) = terminal.draw(|frame| screen.draw(frame.area(), frame.buffer_mut())) {
             break Err(e.into());
         }
         let now = clock.monotonic_micros();
-        match next_key(Duration::from_micros(next.saturating_sub(now))) {
+        if now >= next {
+            next = now + interval.as_micros() as u64;
+            if !screen.is_paused() {
+                fetcher.ask();
+            }
+        }
+        let wait = Duration::from_micros(next.saturating_sub(now));
+        match next_key(if fetcher.is_asked { wait.min(ANSWER_STEP) } else { wait }) {
             Ok(Some(key)) if ends(key) => break Ok(()),
             Ok(Some(key)) => screen.press(key.code),
-            Ok(None) => {
-                next = clock.monotonic_micros() + interval.as_micros() as u64;
-                if !screen.is_paused() {
-                    match source.latest() {
-                        Ok(snapshot) => screen.update(snapshot),
-                        Err(e) => screen.lose(&e.to_string()),
-                    }
-                }
-            }
+            Ok(None) => {}
             Err(e) => break Err(e.into()),
         }
     };
@@ -190,4 +231,37 @@ fn next_key(wait: Duration) -> std::io::Result<Option<KeyEvent>> {
 fn ends(key: KeyEvent) -> bool {
     let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that does not answer before its channel ends.
+    struct Stuck(Receiver<()>);
+
+    impl SnapshotSource for Stuck {
+        fn latest(&mut self) -> esker::Result<Arc<StatisticsSnapshot>> {
+            self.0.recv().unwrap_or_default();
+            Ok(Arc::default())
+        }
+    }
+
+    #[test]
+    fn a_fetch_that_takes_long_holds_nobody() {
+        let (release, stuck) = sync_channel(0);
+        let mut fetcher = Fetcher::start(Stuck(stuck)).unwrap();
+        for _ in 0..3 {
+            fetcher.ask();
+            assert!(fetcher.is_asked && fetcher.answer().is_none());
+        }
+        drop(release);
+        while fetcher.is_asked {
+            assert!(fetcher.answer().is_none_or(|answer| answer.is_ok()));
+            Env::default().clock.sleep(ANSWER_STEP);
+        }
+        // The asks above were one.
+        Env::default().clock.sleep(ANSWER_STEP);
+        assert!(fetcher.answer().is_none());
+    }
 }

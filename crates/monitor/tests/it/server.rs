@@ -2,7 +2,10 @@
 
 use crate::{Watched, wait_until, watched};
 use esker::{Db, ErrorKind, Options};
-use esker_monitor::{Hello, Monitor, StatisticsClient, StatisticsServer, StatisticsServerOptions};
+use esker_monitor::{
+    Hello, Monitor, RemoteStatistics, SnapshotSource, StatisticsClient, StatisticsServer,
+    StatisticsServerOptions,
+};
 use esker_testkit::{TempDir, this_program};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -295,4 +298,43 @@ fn other_servers_are_told_from_statistics_servers() {
         assert_eq!(answer.kind(), kind, "{answer}");
         assert!(answer.to_string().contains(socket.to_str().unwrap()), "{answer}");
     }
+}
+
+/// As a process that does not run, with other clients in its queue.
+#[test]
+fn a_full_queue_is_an_error_at_once() {
+    let dir = TempDir::new("queue");
+    let socket = dir.join("socket");
+    let kind = rustix::net::SocketType::STREAM;
+    let listener = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).unwrap();
+    let address = rustix::net::SocketAddrUnix::new(&socket).unwrap();
+    rustix::net::bind(&listener, &address).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _waiting = UnixStream::connect(&socket).unwrap();
+    let refused = RemoteStatistics::new(&socket).latest().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
+    assert!(refused.to_string().contains(socket.to_str().unwrap()), "{refused}");
+}
+
+/// A server that is silent, and one whose line does not end.
+#[test]
+fn a_slow_server_is_given_up_after_the_patience() {
+    let dir = TempDir::new("drip");
+    let socket = dir.join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _silent = listener.accept().unwrap();
+            let (mut dripping, _) = listener.accept().unwrap();
+            while dripping.write_all(b"{").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        for _ in 0..2 {
+            let given_up = StatisticsClient::connect_within(&socket, Duration::from_millis(200));
+            let given_up = given_up.unwrap_err();
+            assert_eq!(given_up.kind(), ErrorKind::IoError);
+            assert!(given_up.to_string().contains("no answer in time"), "{given_up}");
+        }
+    });
 }
