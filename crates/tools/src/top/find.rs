@@ -11,9 +11,14 @@ use esker_monitor::StatisticsClient;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The flag of a socket that listens, in `/proc/net/unix`: the kernel's `__SO_ACCEPTCON`.
 const LISTENS: u64 = 0x10000;
+/// The wait for the first line of one of several sockets: others may be silent by their nature.
+const PROBE: Duration = Duration::from_millis(300);
+/// The same if a process has one socket only.
+const LONE_PROBE: Duration = Duration::from_secs(2);
 const HINT: &str = "start it with esker_monitor's StatisticsServer, or db_bench with --statistics_socket";
 
 /// The socket for `target`.
@@ -56,9 +61,10 @@ fn of_process(pid: u32, dir: Option<&Path>) -> CommandOutcome<PathBuf> {
     let inodes: BTreeSet<u64> = links.filter_map(|link| inode(link.to_str()?)).collect();
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
     let base = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-    let listening = table.lines().filter_map(|line| listening(line, &inodes));
-    let servers: Vec<PathBuf> =
-        listening.map(|path| base.join(path)).filter(|path| is_server(path, pid, dir)).collect();
+    let paths = table.lines().filter_map(|line| listening(line, &inodes));
+    let mut servers: Vec<PathBuf> = paths.map(|path| base.join(path)).collect();
+    let patience = if servers.len() == 1 { LONE_PROBE } else { PROBE };
+    servers.retain(|path| is_server(path, pid, dir, patience));
     match servers.as_slice() {
         [] => Err(Failure::new(format_args!("process {pid} serves no statistics; {HINT}"))),
         [one] => Ok(one.clone()),
@@ -88,8 +94,8 @@ fn listening<'a>(line: &'a str, inodes: &BTreeSet<u64>) -> Option<&'a str> {
     (flags & LISTENS != 0 && inodes.contains(&inode) && is_file).then_some(path)
 }
 
-fn is_server(socket: &Path, pid: u32, dir: Option<&Path>) -> bool {
-    let Ok(mut client) = StatisticsClient::connect(socket) else { return false };
+fn is_server(socket: &Path, pid: u32, dir: Option<&Path>, patience: Duration) -> bool {
+    let Ok(mut client) = StatisticsClient::connect_within(socket, patience) else { return false };
     if client.hello().pid != pid {
         return false;
     }
