@@ -4,8 +4,9 @@
 //! screen that a terminal shows, one screen as text, snapshots as JSON, or an HTML page.
 //!
 //! `--http` serves the page from this process, and not from the process of the database. So the
-//! database's process opens no port: the mode of its socket decides who sees the statistics, and
-//! the page ends with this command.
+//! database's process opens no port, and the page ends with this command. The mode of the socket
+//! decides who may start it, but not who sees the page: every user of this machine (of this network
+//! namespace) can read a port of loopback.
 
 mod find;
 mod rates;
@@ -51,7 +52,8 @@ pub(crate) struct TopOptions {
     /// Number of snapshots of --json; without it they end with the server
     #[arg(long, requires = "json")]
     count: Option<u64>,
-    /// Serve an HTML page and Prometheus' metrics at this address, such as 127.0.0.1:9187
+    /// Serve an HTML page and Prometheus' metrics at this address, such as 127.0.0.1:9187; every
+    /// user of this machine can read it
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
     /// Let --http serve other hosts: everyone who reaches the address sees the statistics
