@@ -282,8 +282,9 @@ impl Run<'_> {
         let (kind, parts) = self.parts(change);
         let family =
             change.family.map_or_else(String::new, |family| match (&family.name, family.is_dropped) {
-                (Some(name), false) => format!(" {name}"),
-                (Some(name), true) => format!(" {name} (dropped)"),
+                // A name may have the end of a line.
+                (Some(name), false) => format!(" {}", name.escape_debug()),
+                (Some(name), true) => format!(" {} (dropped)", name.escape_debug()),
                 (None, _) => format!(" {} (dropped)", family.id),
             });
         let parts = parts.iter().map(|(_, value)| format!(" {value}"));

@@ -50,6 +50,20 @@ fn batches_are_lines_and_the_last_line_is_where_the_next_run_begins() {
 }
 
 #[test]
+fn the_name_of_a_family_forges_no_line() {
+    let temp = TempDir::new("tools-changes-name");
+    let dir = sample(&temp);
+    let options = esker::options::load_latest_options(&dir).unwrap();
+    let open = esker::Db::open_cf(&options.db, &dir, options.families).unwrap();
+    let forged = open.create_column_family("a\nposition 99", &Default::default()).unwrap();
+    open.put_cf(&forged, "k", "v").unwrap();
+    drop((forged, open));
+    let text = esker(&["changes", &dir]).ok();
+    assert!(text.contains(" put a\\nposition 99 \"k\" \"v\"\n"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("position ")).count(), 1, "{text}");
+}
+
+#[test]
 fn a_follower_prints_what_another_process_writes_until_it_is_interrupted() {
     let temp = TempDir::new("tools-changes-follow");
     let dir = sample(&temp);
