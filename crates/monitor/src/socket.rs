@@ -5,15 +5,16 @@
 //! Invariants
 //!  1. The mode is set between `bind` and `listen`: a socket that does not listen refuses every
 //!     connection.
-//!  2. Starts in one directory take turns by a lock of the directory, so that no start takes the
-//!     socket of another one, which does not listen yet, for a dead one.
+//!  2. Starts at one path take turns by a lock of the file `PATH.lock`, so that no start takes the
+//!     socket of another one, which does not listen yet, for a dead one. The file has mode 0600 and
+//!     this user as owner, so no other user can hold its lock. It goes at the end of the turn.
 //!  3. Only a socket that refuses connections is replaced. Any other file stays, and so does the
 //!     socket of a server that runs.
 //!  4. The end removes the path only if its file is still this socket.
 
 use esker::options::Env;
 use esker::{Error, Result};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use std::fs::{Metadata, symlink_metadata};
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 /// Connections that may wait for an accept.
 const BACKLOG: i32 = 16;
-/// Tries to lock the directory, each [`LOCK_STEP`] after the last.
+/// Tries to take the turn, each [`LOCK_STEP`] after the last.
 const LOCK_TRIES: u32 = 200;
 const LOCK_STEP: Duration = Duration::from_millis(10);
 /// The mode of the socket.
@@ -88,22 +89,58 @@ pub(crate) fn new_socket() -> std::result::Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// The lock of the socket's directory, until the result is dropped.
-fn turn(path: &Path) -> Result<OwnedFd> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(parent, flags, Mode::empty())
-        .map_err(|e| failed(path, "cannot open its directory", e))?;
-    for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(dir),
-            Err(Errno::WOULDBLOCK) => Env::default().clock.sleep(LOCK_STEP),
-            Err(e) => return Err(failed(path, "cannot lock its directory", e)),
+/// The turn of a start: the locked file beside the socket.
+struct StartTurn {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+impl Drop for StartTurn {
+    fn drop(&mut self) {
+        // Under the lock, which a file that stays would release as well.
+        if is_named(&self.file, &self.path) {
+            rustix::fs::unlink(&self.path).unwrap_or_default();
         }
     }
-    let message = format!("{}: another process holds a lock of its directory", path.display());
-    Err(Error::busy(message))
+}
+
+/// Whether `path` is still the name of `file`.
+fn is_named(file: &OwnedFd, path: &Path) -> bool {
+    let inode = |found: rustix::fs::Stat| (found.st_dev, found.st_ino);
+    let here = rustix::fs::fstat(file).map(inode);
+    here.is_ok() && rustix::fs::lstat(path).map(inode) == here
+}
+
+/// Waits for the turn at `path`.
+fn turn(path: &Path) -> Result<StartTurn> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let lock = PathBuf::from(name);
+    for _ in 0..LOCK_TRIES {
+        let file = open_lock(&lock)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // The start before removes the file; then the lock of it is worth nothing.
+            Ok(()) if is_named(&file, &lock) => return Ok(StartTurn { file, path: lock }),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => Env::default().clock.sleep(LOCK_STEP),
+            Err(e) => return Err(failed(&lock, "cannot be locked", e)),
+        }
+    }
+    Err(Error::busy(format!("{}: another start holds its lock", lock.display())))
+}
+
+/// Opens the file of the lock, which this user alone can open.
+fn open_lock(lock: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(lock, flags, OWNER_ONLY)
+        .map_err(|e| failed(lock, "cannot open the file of the lock", e))?;
+    let found = rustix::fs::fstat(&file).map_err(|e| failed(lock, "cannot be read", e))?;
+    let is_ours = found.st_uid == rustix::process::geteuid().as_raw() && found.st_mode & 0o077 == 0;
+    if !is_ours || FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        let message = format!("{}: is no file that only this user can open", lock.display());
+        return Err(Error::invalid_argument(message));
+    }
+    Ok(file)
 }
 
 /// Removes a socket at `path` that no server listens to.

@@ -96,6 +96,44 @@ fn a_file_that_is_no_socket_stays() {
     assert!(link.is_symlink() && !target.exists());
 }
 
+/// Any user can lock a directory such as /tmp.
+#[test]
+fn a_lock_of_the_directory_holds_no_start() {
+    let watched = watched("locked");
+    let socket = watched.dir.join("socket");
+    let directory = std::fs::File::open(watched.dir.path()).unwrap();
+    directory.lock().unwrap();
+    let _server = start(&watched, &socket);
+    assert!(!watched.dir.join("socket.lock").exists());
+}
+
+#[test]
+fn a_lock_that_others_can_open_is_refused() {
+    let watched = watched("others");
+    let (socket, lock) = (watched.dir.join("socket"), watched.dir.join("socket.lock"));
+    let refused = || {
+        let options = StatisticsServerOptions::new(&socket);
+        let refused = StatisticsServer::start(&watched.monitor, &watched.db, &options).unwrap_err();
+        assert!(refused.to_string().contains(lock.to_str().unwrap()), "{refused}");
+        assert!(!socket.exists());
+    };
+    std::fs::write(&lock, "mine").unwrap();
+    std::fs::set_permissions(&lock, PermissionsExt::from_mode(0o644)).unwrap();
+    refused();
+    assert_eq!(std::fs::read(&lock).unwrap(), b"mine");
+    std::fs::remove_file(&lock).unwrap();
+    let target = watched.dir.join("target");
+    std::os::unix::fs::symlink(&target, &lock).unwrap();
+    refused();
+    assert!(!target.exists());
+    std::fs::remove_file(&lock).unwrap();
+    // A start that was killed leaves its lock, which nobody holds.
+    std::fs::write(&lock, "").unwrap();
+    std::fs::set_permissions(&lock, PermissionsExt::from_mode(0o600)).unwrap();
+    let _server = start(&watched, &socket);
+    assert!(!lock.exists());
+}
+
 const SOCKET: &str = "ESKER_TEST_MONITOR_SOCKET";
 
 /// The program of the next test: serves until it is killed.
