@@ -15,7 +15,7 @@ mod screen;
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use clap::Args;
-use esker::Env;
+use esker::{Env, ErrorKind};
 use esker_monitor::{PageServer, PageServerOptions, RemoteStatistics, SnapshotSource, StatisticsSnapshot};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use screen::Screen;
@@ -117,6 +117,18 @@ fn serve(options: &TopOptions, address: SocketAddr, source: RemoteStatistics, ho
     Ok(())
 }
 
+/// Whether an error means that the server has ended: nobody listens, or the connection has ended.
+fn is_end(error: &esker::Error) -> bool {
+    use std::io::ErrorKind as Os;
+    let of_system = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
+    let is_gone = |e: &std::io::Error| {
+        let ends =
+            [Os::NotFound, Os::ConnectionRefused, Os::UnexpectedEof, Os::ConnectionReset, Os::BrokenPipe];
+        ends.contains(&e.kind())
+    };
+    error.kind() == ErrorKind::ShutdownInProgress || of_system.is_some_and(is_gone)
+}
+
 fn print_json(
     options: &TopOptions,
     interval: Duration,
@@ -131,8 +143,8 @@ fn print_json(
         }
         let snapshot = match source.latest() {
             Ok(snapshot) => snapshot,
-            // The server has ended, and what it said is printed.
-            Err(_) if last.is_some() && options.count.is_none() => return Ok(()),
+            // What the server said until its end is printed.
+            Err(e) if last.is_some() && options.count.is_none() && is_end(&e) => return Ok(()),
             Err(e) => return Err(e.into()),
         };
         let mut line = serde_json::to_vec(&*snapshot).expect("maps have keys of text");

@@ -132,6 +132,29 @@ fn a_pipe_needs_a_flag_and_json_ends_with_the_server() {
     assert_eq!(running.0.wait().unwrap().code(), Some(0));
 }
 
+/// A socket that gives one snapshot, and other words to the next client.
+#[test]
+fn json_without_a_count_tells_other_errors_than_the_end() {
+    let temp = TempDir::new("top-words");
+    let socket = temp.join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let serve = move || {
+        let (mut first, _) = listener.accept().unwrap();
+        let snapshot = serde_json::to_string(&StatisticsSnapshot::default()).unwrap();
+        let hello = "{\"esker_statistics\":1,\"pid\":1,\"version\":\"0\"}";
+        first.write_all(format!("{hello}\n{{\"snapshot\":{snapshot}}}\n").as_bytes()).unwrap();
+        // The request has come, so the client has read the hello.
+        BufReader::new(&first).read_line(&mut String::new()).unwrap();
+        drop(first);
+        listener.accept().unwrap().0.write_all(b"hello\n").unwrap();
+    };
+    let server = std::thread::Builder::new().spawn(serve).unwrap();
+    let ended = esker(&["top", socket.to_str().unwrap(), "--json", "--interval=0.05"]);
+    assert_eq!(snapshots(&ended.out).len(), 1);
+    assert!(ended.failed().contains("is no statistics server"));
+    server.join().unwrap();
+}
+
 #[test]
 fn http_serves_a_page_from_the_side_of_the_client() {
     let temp = TempDir::new("top-http");
