@@ -12,7 +12,7 @@
 use crate::exposition::exposition;
 use crate::serve::{Protocol, ProtocolAnswer, Serving};
 use crate::server::ServerThread;
-use crate::source::SnapshotSource;
+use crate::source::{CloseWaker, SnapshotSource};
 use crate::wake::pair;
 use esker::{Error, ErrorKind, Result};
 use std::fmt;
@@ -61,7 +61,8 @@ impl PageServerOptions {
     }
 }
 
-/// Serves a page, JSON and Prometheus' text by HTTP, from one thread. A drop ends it.
+/// Serves a page, JSON and Prometheus' text by HTTP, from one thread. A drop ends it. A port of
+/// loopback has no owner: every user of this machine (of this network namespace) can read it.
 ///
 /// ```
 /// use esker::Db;
@@ -99,7 +100,7 @@ impl PageServer {
     /// # Errors
     /// `InvalidArgument`: the address is not loopback, and `allow_remote` is not set · `IoError`:
     /// the address is taken, or no thread can be made. Each one names the address.
-    pub fn start(source: Box<dyn SnapshotSource>, options: &PageServerOptions) -> Result<PageServer> {
+    pub fn start(mut source: Box<dyn SnapshotSource>, options: &PageServerOptions) -> Result<PageServer> {
         let address = options.address;
         if !address.ip().is_loopback() && !options.allow_remote {
             let message = format!("{address}: is not loopback; other hosts need allow_remote");
@@ -111,6 +112,7 @@ impl PageServer {
         let address = listener.local_addr().map_err(failed)?;
         let (waker, wakeups) = pair().map_err(failed)?;
         let waker = Arc::new(waker);
+        source.wake_at_close(CloseWaker(waker.clone()));
         let protocol = Box::new(Http { source, hosts: options.hosts.clone(), has_closed: false });
         let serving = Serving::new(Box::new(listener), protocol, waker.clone(), wakeups);
         let thread = ServerThread::start(serving, waker, ()).map_err(failed)?;
@@ -122,12 +124,15 @@ impl PageServer {
         self.address
     }
 
-    /// Serves until the database of the source is closed.
+    /// Serves until the server ends: when the database of the source is closed, if the source wakes
+    /// the server ([`WatchedDb`](crate::WatchedDb) does with the monitor's listener), else at the
+    /// next request after that. The page of a [`RemoteStatistics`](crate::RemoteStatistics) does
+    /// not end by itself.
     pub fn wait(self) {
         self.thread.wait();
     }
 
-    /// Whether the server has ended, because its database is closed.
+    /// Whether the server has ended, as [`PageServer::wait`] says.
     pub fn has_ended(&self) -> bool {
         self.thread.has_ended()
     }

@@ -44,6 +44,6 @@ pub use snapshot::{
     LevelStatistics, MemtableStatistics, ProcessFacts, RunningJob, SNAPSHOT_FORMAT, SnapshotCounts,
     StallKind, StallPressure, StallStatistics, StatisticsSnapshot, WalStatistics, WriteStatistics,
 };
-pub use source::{SnapshotSource, WatchedDb};
+pub use source::{CloseWaker, SnapshotSource, WatchedDb};
 #[cfg(feature = "tracing")]
 pub use tracing_listener::TracingListener;

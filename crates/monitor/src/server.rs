@@ -9,7 +9,7 @@
 use crate::serve::{Protocol, ProtocolAnswer, Serving};
 use crate::snapshot::StatisticsSnapshot;
 use crate::socket::listen;
-use crate::source::{SnapshotSource, WatchedDb};
+use crate::source::{CloseWaker, SnapshotSource, WatchedDb};
 use crate::wake::{Waker, pair};
 use crate::{Monitor, SNAPSHOT_FORMAT};
 use esker::{Db, Error, ErrorKind, Result};
@@ -181,13 +181,13 @@ impl StatisticsServer {
     where
         D: Borrow<Db> + Send + Sync + 'static,
     {
-        let source = WatchedDb::new(monitor, db, options.interval);
+        let mut source = WatchedDb::new(monitor, db, options.interval);
         let failed = |e| Error::io_with(options.socket.display(), e);
         let (waker, wakeups) = pair().map_err(failed)?;
         let waker = Arc::new(waker);
         let (listener, owned) = listen(&options.socket)?;
         let path = owned.path().to_owned();
-        source.monitor().events().wake_at_close(&waker);
+        source.wake_at_close(CloseWaker(waker.clone()));
         let protocol = Box::new(JsonLines { source, has_closed: false });
         let serving = Serving::new(Box::new(listener), protocol, waker.clone(), wakeups);
         let thread = ServerThread::start(serving, waker, owned).map_err(failed)?;
@@ -199,7 +199,7 @@ impl StatisticsServer {
         &self.path
     }
 
-    /// Whether the server has ended, because its database is closed.
+    /// Whether the server has ended, because its database is closed: see above for when it ends.
     pub fn has_ended(&self) -> bool {
         self.thread.has_ended()
     }

@@ -5,6 +5,7 @@
 use crate::gather::check_open;
 use crate::monitor::Monitor;
 use crate::snapshot::StatisticsSnapshot;
+use crate::wake::Waker;
 use esker::options::Env;
 use esker::{Db, Error, Result};
 use std::borrow::Borrow;
@@ -23,6 +24,23 @@ pub trait SnapshotSource: Send {
     /// Whether the source can give snapshots; false ends the server.
     fn is_open(&mut self) -> bool {
         true
+    }
+
+    /// Gives the source a server's waker, to be used when the database begins to close. A source
+    /// that drops it, as this default does, ends its server at the next request only.
+    fn wake_at_close(&mut self, waker: CloseWaker) {
+        drop(waker);
+    }
+}
+
+/// Wakes a server, which then asks [`SnapshotSource::is_open`] until the source is closed.
+#[derive(Clone, Debug)]
+pub struct CloseWaker(pub(crate) Arc<Waker>);
+
+impl CloseWaker {
+    /// Says that the database begins to close. Any thread may call it; it does not wait.
+    pub fn wake(&self) {
+        self.0.close_begins();
     }
 }
 
@@ -69,10 +87,6 @@ impl WatchedDb {
         WatchedDb { monitor: monitor.clone(), handle: Box::new(handle), interval_micros, last: None }
     }
 
-    pub(crate) fn monitor(&self) -> &Monitor {
-        &self.monitor
-    }
-
     fn open_handle(&self) -> Result<Db> {
         (self.handle)().ok_or_else(|| Error::shutdown_in_progress("the database was dropped"))
     }
@@ -95,5 +109,13 @@ impl SnapshotSource for WatchedDb {
 
     fn is_open(&mut self) -> bool {
         self.open_handle().is_ok_and(|db| check_open(&db).is_ok())
+    }
+
+    fn wake_at_close(&mut self, waker: CloseWaker) {
+        self.monitor.events().wake_at_close(&waker.0);
+        // The close may have begun before.
+        if !self.is_open() {
+            waker.wake();
+        }
     }
 }

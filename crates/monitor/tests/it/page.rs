@@ -1,14 +1,16 @@
 //! The HTTP page: its answers, its refusals, and its look in a browser.
 
 use crate::{Watched, wait_until, watched};
-use esker::ErrorKind;
+use esker::{Db, ErrorKind};
 use esker_monitor::{
-    PageServer, PageServerOptions, RemoteStatistics, StatisticsServer, StatisticsServerOptions,
+    Monitor, PageServer, PageServerOptions, RemoteStatistics, StatisticsServer, StatisticsServerOptions,
     StatisticsSnapshot, WatchedDb,
 };
+use esker_testkit::TempDir;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn page(watched: &Watched) -> PageServer {
@@ -43,6 +45,8 @@ fn the_page_the_json_and_the_metrics_are_served() {
     for outside in ["http://", "https://", "<link", "<img", "src=", "@import", "innerHTML"] {
         assert!(!body.contains(outside), "{outside}");
     }
+    // As esker top and the dashboard do, the page counts keys of multi_get as read.
+    assert!(body.contains("ticker(\"rocksdb.number.multiget.keys.read\")"));
     let answer = get(server.address(), "/snapshot.json?x=1");
     let snapshot: StatisticsSnapshot =
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
@@ -126,12 +130,28 @@ fn a_page_beside_the_process_survives_a_new_server() {
 }
 
 #[test]
-fn a_closed_database_ends_its_page() {
+fn a_close_ends_a_page_that_nobody_reads() {
     let watched = watched("closed");
     let server = page(&watched);
     watched.db.close().unwrap();
+    wait_until("the page ends", || server.has_ended());
+    // There is no close to come.
+    let late = page(&watched);
+    wait_until("the late page ends", || late.has_ended());
+    late.wait();
+}
+
+#[test]
+fn a_request_after_the_close_ends_a_page_without_a_listener() {
+    let dir = TempDir::new("page-unheard");
+    let db = Arc::new(Db::open_default(dir.join("db")).unwrap());
+    let source = WatchedDb::new(&Monitor::new(), &db, Duration::ZERO);
+    let options = PageServerOptions::new(([127, 0, 0, 1], 0).into());
+    let server = PageServer::start(Box::new(source), &options).unwrap();
+    db.close().unwrap();
+    assert!(!server.has_ended());
     assert!(get(server.address(), "/metrics").starts_with("HTTP/1.1 503 "));
-    wait_until("the server ends", || server.has_ended());
+    server.wait();
 }
 
 /// The browser's document of the page, after its script has run.
