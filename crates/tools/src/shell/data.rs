@@ -4,7 +4,8 @@ use super::Out;
 use super::database::DbShell;
 use super::print::{CellColumns, KeyedRow};
 use super::transaction::ShellTransaction;
-use crate::failure::CommandOutcome;
+use super::words::key_text;
+use crate::failure::{CommandOutcome, Failure};
 use esker::{ColumnFamilyHandle, WideColumns, WriteBatch};
 
 /// A write of one command.
@@ -58,7 +59,12 @@ impl DbShell<'_> {
         self.write(OneWrite::DeleteRange(begin, end), out)
     }
 
+    /// Without an operator the key could no longer be read.
     pub(super) fn merge(&self, key: &[u8], operand: &[u8], out: &mut Out) -> CommandOutcome {
+        if self.db.options_cf(&self.family).merge_operator.is_none() {
+            let family = key_text(self.family.name().as_bytes());
+            return Err(Failure::new(format_args!("the family {family} has no merge operator")));
+        }
         self.write(OneWrite::Merge(key, operand), out)
     }
 

@@ -399,6 +399,18 @@ fn transactions_show_their_locks_and_savepoints() {
 }
 
 #[test]
+fn a_family_without_an_operator_takes_no_operands() {
+    let temp = TempDir::new("tools-shell-merge");
+    let db = made(&temp, "put a 1");
+    for before in ["", "begin; ", "begin optimistic; "] {
+        let failed = shell(&db, &["-e", &format!("{before}merge a 2")]);
+        assert!(failed.err.contains("the family default has no merge operator"), "{failed:?}");
+        assert!(!failed.err.contains("1 write"), "{failed:?}");
+        assert_eq!((failed.code, shell(&db, &["-e", "get a"]).ok()), (Some(1), "1\n".to_owned()));
+    }
+}
+
+#[test]
 fn families_are_made_and_dropped_with_a_confirmation() {
     let temp = TempDir::new("tools-shell-families");
     let db = made(&temp, "create_family x; use x; put a 1");
