@@ -7,7 +7,9 @@
 //! "double"  the same escapes; spaces and ; stand for themselves
 //! 'single'  all bytes stand for themselves
 //! 0x…       a bare word of hexadecimal digits: the bytes
-//! ;         at the end of a word: ends the command        # at the start of a word: a comment
+//! ;         at the end of a word: ends the command
+//! #         at the start of a word: a comment, up to the end of the line
+//! newline   outside of quotes: ends the command. Pasted text has several lines.
 //! ```
 //!
 //! Invariant: the text of a key, typed as a word, is the key.
@@ -29,7 +31,7 @@ impl ShellWord {
     }
 }
 
-/// The commands of a line. Commands without words are left out.
+/// The commands of a line, or of several lines. Commands without words are left out.
 /// # Errors
 /// An open quote, an unknown escape, an odd number of hexadecimal digits.
 pub(super) fn commands(line: &[u8]) -> CommandOutcome<Vec<Vec<ShellWord>>> {
@@ -88,9 +90,18 @@ impl Scanner<'_> {
     /// The next word or end of a command; `None` at the end of the line.
     fn next(&mut self) -> CommandOutcome<Option<Token>> {
         let spaces = self.line.get(self.at..).unwrap_or_default().iter();
-        let start = self.at + spaces.take_while(|byte| byte.is_ascii_whitespace()).count();
+        let is_space = |byte: &&u8| byte.is_ascii_whitespace() && **byte != b'\n';
+        let start = self.at + spaces.take_while(is_space).count();
         match self.line.get(start) {
-            None | Some(b'#') => return Ok(None),
+            None => return Ok(None),
+            Some(b'#' | b'\n') => {
+                let rest = self.line.get(start..).unwrap_or_default();
+                let end = rest.iter().position(|byte| *byte == b'\n');
+                return Ok(end.map(|length| {
+                    self.at = start + length + 1;
+                    Token::End
+                }));
+            }
             Some(b';') if self.ends_word(start) => {
                 self.at = start + 1;
                 return Ok(Some(Token::End));
@@ -250,6 +261,13 @@ mod tests {
     }
 
     #[test]
+    fn pasted_lines_are_commands_of_their_own() {
+        let pasted = "get a # don't; put\n\r\n# all\nput 'b\nc' d;\n  get e\n";
+        let commands: [&[&[u8]]; 3] = [&[b"get", b"a"], &[b"put", b"b\nc", b"d"], &[b"get", b"e"]];
+        assert_eq!(bytes_of(pasted), commands);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (line, what) in [
             ("get 'a", "a quote is not closed"),
@@ -278,6 +296,7 @@ mod tests {
             ("put a; get x", (2, 11, "x")),
             ("put a; ", (1, 7, "")),
             ("put a;", (1, 6, "")),
+            ("put a # b\nge", (1, 10, "ge")),
         ] {
             assert_eq!(words(line), Some((expected.0, expected.1, expected.2.to_owned())), "{line}");
         }
