@@ -13,11 +13,20 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 
 /// Lines that a history keeps.
 const HISTORY_LINES: usize = 10_000;
+
+/// Why a line is dropped.
+const FOREIGN_BYTE: &str =
+    "Error: a byte was typed that is no UTF-8; the line up to it is dropped. \\xNN writes any byte";
+
+/// Whether the terminal has sent bytes that are no text.
+fn is_foreign_byte(error: &ReadlineError) -> bool {
+    matches!(error, ReadlineError::Io(e) if e.kind() == ErrorKind::InvalidData)
+}
 
 /// Completes the first word of a line.
 pub(crate) struct FirstWords(pub(crate) &'static [&'static str]);
@@ -80,7 +89,8 @@ impl<H: Helper> Terminal<H> {
         self.editor.helper_mut()
     }
 
-    /// The next line; `None` if the user ends the input. Ctrl-C drops a line.
+    /// The next line; `None` if the user ends the input. Ctrl-C drops a line, and so does a byte
+    /// that is no UTF-8.
     /// # Errors
     /// Those of the terminal.
     pub(crate) fn line(&mut self, prompt: &str) -> CommandOutcome<Option<String>> {
@@ -92,6 +102,9 @@ impl<H: Helper> Terminal<H> {
                 }
                 Err(ReadlineError::Interrupted) => {}
                 Err(ReadlineError::Eof) => return Ok(None),
+                Err(e) if is_foreign_byte(&e) => {
+                    writeln!(std::io::stderr(), "{FOREIGN_BYTE}")?;
+                }
                 Err(e) => return Err(Failure::new(e)),
             }
         }
@@ -110,6 +123,13 @@ impl<H: Helper> Terminal<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_bytes_that_are_no_text_are_passed_over() {
+        assert!(is_foreign_byte(&ReadlineError::from(ErrorKind::InvalidData)));
+        assert!(!is_foreign_byte(&ReadlineError::from(ErrorKind::UnexpectedEof)));
+        assert!(!is_foreign_byte(&ReadlineError::Eof));
+    }
 
     #[test]
     fn only_the_first_word_is_completed() {
