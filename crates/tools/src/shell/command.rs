@@ -42,13 +42,29 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// The command that the words call.
+fn command_of(words: &[ShellWord]) -> Option<&'static help::ShellCommand> {
+    let name = words.first()?.text();
+    help::find(&name).or_else(|| help::find(&name.to_ascii_lowercase()))
+}
+
+/// Whether the command chooses where later commands write: the family, or a transaction.
+pub(super) fn chooses_place(words: &[ShellWord]) -> bool {
+    command_of(words).is_some_and(|command| matches!(command.name, "use" | "begin"))
+}
+
+/// The same for a line that cannot be read: whether it may hold such a command.
+pub(super) fn may_choose_place(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| byte.is_ascii_whitespace() || *byte == b';');
+    words.any(|word| word.eq_ignore_ascii_case(b"use") || word.eq_ignore_ascii_case(b"begin"))
+}
+
 impl DbShell<'_> {
     /// Runs one command.
     pub(super) fn run_command(&mut self, words: &[ShellWord], out: &mut Out) -> CommandOutcome {
         let Some((name, arguments)) = words.split_first() else { return Ok(()) };
         let name = name.text();
-        let command = help::find(&name).or_else(|| help::find(&name.to_ascii_lowercase()));
-        let command = command.ok_or_else(|| unknown(&name))?;
+        let command = command_of(words).ok_or_else(|| unknown(&name))?;
         let bytes: Vec<&[u8]> = arguments.iter().map(|word| word.bytes.as_slice()).collect();
         match (command.name, bytes.as_slice()) {
             ("get", [key]) => self.get(key, out),

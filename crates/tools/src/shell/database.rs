@@ -3,11 +3,12 @@
 //! Invariant: all reads of a command see one state: that of the snapshot in use, or the newest one,
 //! with the writes of an open transaction.
 
+use super::command::{chooses_place, may_choose_place};
 use super::print::{RowForm, RowPrinter};
 use super::scan::ScanWish;
 use super::stop::StopFlag;
 use super::transaction::ShellTransaction;
-use super::words::{commands, key_text};
+use super::words::{ShellWord, commands, key_text};
 use super::{Out, ShellOptions, terminal_width};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -49,6 +50,9 @@ pub(super) struct DbShell<'a> {
     pub(super) shows_progress: bool,
     pub(super) is_interactive: bool,
     pub(super) is_over: bool,
+    /// Whether a `use` or a `begin` has failed, or did not run since one before it failed: later
+    /// commands of a script would write elsewhere than it says.
+    pub(super) has_lost_place: bool,
 }
 
 impl<'a> DbShell<'a> {
@@ -90,6 +94,7 @@ impl<'a> DbShell<'a> {
             shows_progress: false,
             is_interactive,
             is_over: false,
+            has_lost_place: false,
         })
     }
 
@@ -128,23 +133,32 @@ impl<'a> DbShell<'a> {
 
     /// Runs the commands of a line, up to the first that fails.
     pub(super) fn run_line(&mut self, line: &[u8], out: &mut Out) -> CommandOutcome {
-        for words in commands(line)? {
-            self.stop.clear();
-            self.printer.width = terminal_width(self.host);
-            if self.limits == Some(SECONDARY) {
-                self.db.try_catch_up_with_primary()?;
+        let commands = commands(line).inspect_err(|_| self.has_lost_place |= may_choose_place(line))?;
+        for (at, words) in commands.iter().enumerate() {
+            if let Err(why) = self.run_timed(words, out) {
+                // Those behind it do not run, either.
+                self.has_lost_place |= commands.iter().skip(at).any(|words| chooses_place(words));
+                return Err(why);
             }
-            let clock = self.host.env().clock;
-            let start = clock.monotonic_micros();
-            let done = self.run_command(&words, out);
-            let seconds = clock.monotonic_micros().saturating_sub(start) as f64 / 1e6;
-            out.flush()?;
-            if self.has_timer {
-                writeln!(self.host.errors(), "time: {}", units::duration(seconds))?;
-            }
-            done?;
         }
         Ok(())
+    }
+
+    fn run_timed(&mut self, words: &[ShellWord], out: &mut Out) -> CommandOutcome {
+        self.stop.clear();
+        self.printer.width = terminal_width(self.host);
+        if self.limits == Some(SECONDARY) {
+            self.db.try_catch_up_with_primary()?;
+        }
+        let clock = self.host.env().clock;
+        let start = clock.monotonic_micros();
+        let done = self.run_command(words, out);
+        let seconds = clock.monotonic_micros().saturating_sub(start) as f64 / 1e6;
+        out.flush()?;
+        if self.has_timer {
+            writeln!(self.host.errors(), "time: {}", units::duration(seconds))?;
+        }
+        done
     }
 
     /// Prints an error.

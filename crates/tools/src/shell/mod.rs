@@ -4,7 +4,8 @@
 //! standard output, errors on standard error. `help` lists the commands.
 //!
 //! On a terminal an error never ends the shell. Otherwise the first error ends it with exit code 1,
-//! unless `--keep-going` is given; then the exit code is 1 at the end.
+//! unless `--keep-going` is given; then the exit code is 1 at the end. A `use` or `begin` that
+//! fails ends a script in any case.
 //!
 //! Reading order: `help` (the commands), `words` (what a line means), `command` (which method runs
 //! it), `database` (the state), then `data`, `scan`, `transaction`, `admin`; `print`; for terminals
@@ -62,7 +63,8 @@ pub(crate) struct ShellOptions {
     /// The same as --mode=json
     #[arg(long)]
     json: bool,
-    /// Without a terminal: go on after an error; the exit code is 1 at the end
+    /// Without a terminal: go on after an error; the exit code is 1 at the end. A failed use or
+    /// begin ends the script all the same: later writes would go elsewhere
     #[arg(long)]
     keep_going: bool,
     /// Keep no history. Otherwise commands, keys and values among them, are kept in
@@ -176,6 +178,11 @@ fn run_lines(shell: &mut DbShell<'_>, options: &ShellOptions, host: &Host, out: 
         };
         if !options.keep_going {
             return Err(Failure::Told(why));
+        }
+        if shell.has_lost_place {
+            return Err(Failure::new(format_args!(
+                "{why}\nthe script ends: what follows would go to another family or transaction"
+            )));
         }
         failures += 1;
         out.flush()?;

@@ -333,12 +333,22 @@ fn the_first_error_ends_a_script_unless_it_keeps_going() {
     assert_eq!(shell(&db, &["-e", "count"]).ok(), "1\n");
     let failed = shell_with_input(&db, &[], "get a\nget\nput b 2\n");
     assert_eq!((failed.code, &failed.out[..], &failed.err[..]), (Some(1), "1\n", "line 2: usage: get KEY\n"));
-    let failed = shell_with_input(&db, &["--keep-going"], "get\nput 'b 2\nput b 2\nuse none\ncount\n");
+    let failed = shell_with_input(&db, &["--keep-going"], "get\nput 'b 2\nput b 2\nget\ncount\n");
     assert_eq!((failed.code, &failed.out[..]), (Some(1), "2\n"));
-    for what in
-        ["line 1: usage: get KEY", "line 2: a quote", "line 4: there is no column family", "3 lines failed"]
-    {
+    for what in ["line 1: usage: get KEY", "line 2: a quote", "line 4: usage: get KEY", "3 lines failed"] {
         assert!(failed.err.contains(what), "{failed:?}");
+    }
+}
+
+#[test]
+fn a_script_that_has_lost_its_family_or_transaction_ends() {
+    let temp = TempDir::new("tools-shell-lost-place");
+    let db = made(&temp, "put a 1");
+    for line in ["use none", "USE none", "get; use default", "use 'none", "begin; begin", "begin no"] {
+        let failed = shell_with_input(&db, &["--keep-going"], format!("{line}\ndelete a\n"));
+        assert_eq!(failed.code, Some(1), "{line}: {failed:?}");
+        assert!(failed.err.contains("the script ends"), "{line}: {failed:?}");
+        assert_eq!(shell(&db, &["-e", "get a"]).ok(), "1\n", "{line}");
     }
 }
 
