@@ -59,6 +59,26 @@ pub(super) fn may_choose_place(line: &[u8]) -> bool {
     words.any(|word| word.eq_ignore_ascii_case(b"use") || word.eq_ignore_ascii_case(b"begin"))
 }
 
+/// Whether the command shows the state of the database.
+pub(super) fn reads_database(words: &[ShellWord]) -> bool {
+    command_of(words).is_some_and(|command| {
+        matches!(
+            command.name,
+            "get"
+                | "multi_get"
+                | "scan"
+                | "more"
+                | "count"
+                | "explain"
+                | "families"
+                | "use"
+                | "snapshot"
+                | "stats"
+                | "property"
+        )
+    })
+}
+
 impl DbShell<'_> {
     /// Runs one command.
     pub(super) fn run_command(&mut self, words: &[ShellWord], out: &mut Out) -> CommandOutcome {

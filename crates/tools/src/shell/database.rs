@@ -3,7 +3,7 @@
 //! Invariant: all reads of a command see one state: that of the snapshot in use, or the newest one,
 //! with the writes of an open transaction.
 
-use super::command::{chooses_place, may_choose_place};
+use super::command::{chooses_place, may_choose_place, reads_database};
 use super::print::{RowForm, RowPrinter};
 use super::scan::ScanWish;
 use super::stop::StopFlag;
@@ -131,7 +131,7 @@ impl<'a> DbShell<'a> {
         prompt + "> "
     }
 
-    /// Runs the commands of a line, up to the first that fails.
+    /// Runs the commands of a line, up to the first that fails or ends the shell.
     pub(super) fn run_line(&mut self, line: &[u8], out: &mut Out) -> CommandOutcome {
         let commands = commands(line).inspect_err(|_| self.has_lost_place |= may_choose_place(line))?;
         for (at, words) in commands.iter().enumerate() {
@@ -140,6 +140,9 @@ impl<'a> DbShell<'a> {
                 self.has_lost_place |= commands.iter().skip(at).any(|words| chooses_place(words));
                 return Err(why);
             }
+            if self.is_over {
+                break;
+            }
         }
         Ok(())
     }
@@ -147,7 +150,7 @@ impl<'a> DbShell<'a> {
     fn run_timed(&mut self, words: &[ShellWord], out: &mut Out) -> CommandOutcome {
         self.stop.clear();
         self.printer.width = terminal_width(self.host);
-        if self.limits == Some(SECONDARY) {
+        if self.limits == Some(SECONDARY) && reads_database(words) {
             self.db.try_catch_up_with_primary()?;
         }
         let clock = self.host.env().clock;

@@ -353,6 +353,16 @@ fn a_script_that_has_lost_its_family_or_transaction_ends() {
 }
 
 #[test]
+fn nothing_runs_behind_quit() {
+    let temp = TempDir::new("tools-shell-quit");
+    let db = made(&temp, "put a 1; create_family x");
+    let line = "get a; quit; drop_family x force; delete a";
+    assert_eq!(shell(&db, &["-e", line, "-e", "delete a"]).ok(), "1\n");
+    assert_eq!(shell_with_input(&db, &[], format!("{line}\ndelete a\n")).ok(), "1\n");
+    assert_eq!(shell(&db, &["--column-family=x", "-e", "use default; get a"]).ok(), "1\n");
+}
+
+#[test]
 fn a_shell_beside_the_owner_says_what_to_do() {
     let temp = TempDir::new("tools-shell-owner");
     let dir = temp.join("db");
