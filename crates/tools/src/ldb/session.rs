@@ -9,6 +9,7 @@ use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
 use crate::text::parse_bytes;
 use esker::compat::{Downgrade, downgrade};
+use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::format::file_name::{FilePaths, current_file_name};
 use esker::internals::table::FilterPolicy;
 use esker::internals::version::{FamilyDescriptor, ListedFamily, VersionSet};
@@ -45,6 +46,8 @@ pub(crate) enum DatabaseAccess<'a> {
 pub(crate) struct OpenedWith {
     pub(crate) db: Db,
     pub(crate) new_family: ColumnFamilyOptions,
+    /// All families, and whether reads have joined operands of an unknown operator in them.
+    pub(crate) joined: Vec<(String, Arc<AtomicBool>)>,
 }
 
 /// Opens the database in `path` with all its families and the options of its OPTIONS file.
@@ -74,11 +77,15 @@ pub(crate) fn open_with_access(
     let mut session = Session::new(&common, host)?;
     // Transactions with locks need it.
     session.options.allow_2pc |= mode == OpenMode::ReadWrite;
-    Ok(OpenedWith { db: session.open_as(mode)?.db, new_family: session.new_family_options() })
+    let db = session.open_as(mode)?.db;
+    Ok(OpenedWith { db, new_family: session.new_family_options(), joined: session.joined })
 }
 
 /// Joins operands of any operator with colons, as RocksDB's tool does. For reading only.
-struct AnyOperands;
+struct AnyOperands {
+    /// Set once values are results of this guess.
+    has_joined: Arc<AtomicBool>,
+}
 
 impl MergeOperator for AnyOperands {
     fn name(&self) -> &str {
@@ -88,6 +95,7 @@ impl MergeOperator for AnyOperands {
         true
     }
     fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.has_joined.store(true, Ordering::Relaxed);
         Some(existing.iter().chain(operands).copied().collect::<Vec<_>>().join(&b':'))
     }
 }
@@ -102,6 +110,8 @@ pub(super) struct Session {
     exists: bool,
     pub(super) options: DbOptions,
     families: Vec<ColumnFamilyDescriptor>,
+    /// The families in the same order, and whether [`AnyOperands`] has joined operands in them.
+    joined: Vec<(String, Arc<AtomicBool>)>,
     /// The families before [`Session::change_family`].
     unchanged: Option<Vec<ColumnFamilyDescriptor>>,
 }
@@ -162,8 +172,10 @@ impl Session {
                 Ok(ColumnFamilyDescriptor::new(f.name.clone(), family_options(common, loaded.as_ref(), f)?))
             })
             .collect::<CommandOutcome<Vec<_>>>()?;
+        let joined = families.iter().map(|family| (family.name.clone(), Arc::default())).collect();
         let errors = RefCell::new(host.errors());
-        Ok(Session { errors, common: common.clone(), path, exists, options, families, unchanged: None })
+        let common = common.clone();
+        Ok(Session { errors, common, path, exists, options, families, joined, unchanged: None })
     }
 
     /// Whether `--ttl` is given.
@@ -244,10 +256,14 @@ impl Session {
     /// The families for `mode`. A reader joins operands of unknown operators, like RocksDB's tool.
     fn families_for(&self, mode: OpenMode) -> Vec<ColumnFamilyDescriptor> {
         let mut families = self.families.clone();
-        let is_free = |o: &&mut ColumnFamilyOptions| o.merge_operator.is_none() && o.unresolved.is_empty();
+        let is_free = |o: &ColumnFamilyOptions| o.merge_operator.is_none() && o.unresolved.is_empty();
         if mode == OpenMode::ReadOnly {
-            let free = families.iter_mut().map(|family| &mut family.options).filter(is_free);
-            free.for_each(|options| options.merge_operator = Some(Arc::new(AnyOperands)));
+            for (family, (_, has_joined)) in families.iter_mut().zip(&self.joined) {
+                if is_free(&family.options) {
+                    let operator = AnyOperands { has_joined: Arc::clone(has_joined) };
+                    family.options.merge_operator = Some(Arc::new(operator));
+                }
+            }
         }
         families
     }

@@ -14,9 +14,11 @@ use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::ldb::OpenedWith;
 use crate::units;
+use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::{ColumnFamilyHandle, ColumnFamilyOptions, Db, ReadOptions, Snapshot, TransactionDb};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Rows of a scan without a limit, on a terminal.
 const DEFAULT_LIMIT: u64 = 100;
@@ -30,6 +32,9 @@ pub(super) struct DbShell<'a> {
     pub(super) db: Db,
     pub(super) family: ColumnFamilyHandle,
     pub(super) new_family: ColumnFamilyOptions,
+    /// The families of which no warning was given yet, and whether reads have joined operands of
+    /// an unknown merge operator in them.
+    pub(super) joined: Vec<(String, Arc<AtomicBool>)>,
     /// The word for the prompt, if the database is not open for writing.
     pub(super) limits: Option<&'static str>,
     /// The locks of the database, from the first transaction on.
@@ -62,7 +67,7 @@ impl<'a> DbShell<'a> {
         is_interactive: bool,
         host: &'a Host,
     ) -> CommandOutcome<DbShell<'a>> {
-        let OpenedWith { db, new_family } = opened;
+        let OpenedWith { db, new_family, joined } = opened;
         let name = &options.column_family;
         let family = db.column_family(name).ok_or_else(|| no_family(name, &db))?;
         let width = terminal_width(host);
@@ -80,6 +85,7 @@ impl<'a> DbShell<'a> {
             db,
             family,
             new_family,
+            joined,
             limits,
             locking: None,
             transaction: None,
@@ -158,10 +164,29 @@ impl<'a> DbShell<'a> {
         let done = self.run_command(words, out);
         let seconds = clock.monotonic_micros().saturating_sub(start) as f64 / 1e6;
         out.flush()?;
+        self.warn_of_joins()?;
         if self.has_timer {
             writeln!(self.host.errors(), "time: {}", units::duration(seconds))?;
         }
         done
+    }
+
+    /// Says once of a family that its values are guesses.
+    fn warn_of_joins(&mut self) -> CommandOutcome {
+        let (told, quiet) = std::mem::take(&mut self.joined)
+            .into_iter()
+            .partition(|(_, has_joined)| has_joined.load(Ordering::Relaxed));
+        self.joined = quiet;
+        let told: Vec<(String, Arc<AtomicBool>)> = told;
+        for (family, _) in told {
+            let family = key_text(family.as_bytes());
+            writeln!(
+                self.host.errors(),
+                "Warning: the merge operator of the family {family} is unknown here: its operands \
+                 are shown joined by ':', which its own process may read as another value"
+            )?;
+        }
+        Ok(())
     }
 
     /// Prints an error.

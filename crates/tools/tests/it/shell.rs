@@ -1,11 +1,13 @@
 //! `esker shell`, as a script calls it.
 
 use crate::run::{ProgramResult, esker, files, flip, ldb, sample, with_input};
-use esker::{Db, Options};
+use esker::merge_operator::MergeOperator;
+use esker::{Db, Options, WriteBatch};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Runs `esker shell DB …`.
 fn shell(db: &Path, arguments: &[&str]) -> ProgramResult {
@@ -383,6 +385,40 @@ fn a_shell_beside_the_owner_says_what_to_do() {
     assert_eq!(db.get("a").unwrap().unwrap(), b"1");
     let missing = shell(&temp.join("none"), &["-e", "count"]).failed();
     assert!(missing.contains("--create"), "{missing}");
+}
+
+struct Concatenate;
+
+impl MergeOperator for Concatenate {
+    fn name(&self) -> &str {
+        "its.owner.Concatenate"
+    }
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some([existing.unwrap_or_default(), &operands.concat()].concat())
+    }
+}
+
+#[test]
+fn values_of_an_unknown_operator_are_shown_with_a_warning() {
+    let temp = TempDir::new("tools-shell-operator");
+    let dir = temp.join("db");
+    let mut options = Options::new().create_if_missing(true);
+    options.cf.merge_operator = Some(Arc::new(Concatenate));
+    let db = Db::open(&options, &dir).unwrap();
+    db.put("plain", "1").unwrap();
+    for operand in ["a", "b"] {
+        let mut batch = WriteBatch::new();
+        batch.merge_cf(db.default_column_family().id(), b"key", operand.as_bytes()).unwrap();
+        db.write(&mut batch).unwrap();
+    }
+    let secondary = temp.join("secondary");
+    for how in [&["--read-only"][..], &["--secondary", secondary.to_str().unwrap()]] {
+        let plain = shell(&dir, &[how, &["-e", "get plain"]].concat());
+        assert_eq!((&plain.out[..], &plain.err[..]), ("1\n", ""), "{how:?}");
+        let joined = shell(&dir, &[how, &["-e", "get key; scan", "-e", "get key"]].concat());
+        assert_eq!(joined.out, "a:b\nkey    a:b\nplain  1\na:b\n", "{how:?}");
+        assert_eq!(joined.err.matches("operator of the family default is unknown").count(), 1, "{joined:?}");
+    }
 }
 
 #[test]
