@@ -2,8 +2,8 @@
 
 use super::Out;
 use super::database::{DbShell, no_family};
-use super::print::RowForm;
-use super::words::key_text;
+use super::print::{RowForm, json_text};
+use super::words::{key_text, message_text};
 use crate::failure::{CommandOutcome, Failure};
 use crate::info::{changed_of_database, changed_of_family};
 use crate::units;
@@ -53,7 +53,7 @@ impl DbShell<'_> {
             if self.printer.form == RowForm::Json {
                 let name = family.name();
                 let object = serde_json::json!({ "family": name, "keys": keys, "table_bytes": bytes });
-                writeln!(out, "{object}")?;
+                writeln!(out, "{}", json_text(&object.to_string()))?;
                 continue;
             }
             let padding = " ".repeat(width - console::measure_text_width(name));
@@ -173,11 +173,12 @@ impl DbShell<'_> {
         let is_text = matches!(full.as_str(), "rocksdb.cfstats" | "rocksdb.dbstats" | "rocksdb.levelstats");
         let map = if is_text { None } else { self.db.map_property_cf(&self.family, &full) };
         if let Some(map) = map {
-            return map.iter().try_for_each(|(key, value)| Ok(writeln!(out, "{key}: {value}")?));
+            let lines = map.iter().map(|(key, value)| message_text(&format!("{key}: {value}")));
+            return lines.into_iter().try_for_each(|line| Ok(writeln!(out, "{line}")?));
         }
         let missing = || Failure::new(format_args!("there is no property '{name}'; property lists them"));
         let text = self.db.property_cf(&self.family, &full).ok_or_else(missing)?;
-        Ok(writeln!(out, "{}", text.trim_end())?)
+        Ok(writeln!(out, "{}", message_text(text.trim_end()))?)
     }
 
     /// Prints the options that differ from their defaults, the one called `name`, or those whose
@@ -187,7 +188,8 @@ impl DbShell<'_> {
         let Some(name) = name else {
             let changed = changed_of_family(&of_family).into_iter().chain(changed_of_database(&of_database));
             for option in changed {
-                writeln!(out, "{}={}  (default {})", option.name, option.value, option.default)?;
+                let value = message_text(&option.value);
+                writeln!(out, "{}={value}  (default {})", option.name, option.default)?;
             }
             return Ok(());
         };
@@ -198,13 +200,13 @@ impl DbShell<'_> {
             .iter()
             .find(|(other, _)| other.trim_start_matches("table.") == name.trim_start_matches("table."))
         {
-            return Ok(writeln!(out, "{value}")?);
+            return Ok(writeln!(out, "{}", message_text(value))?);
         }
         all.retain(|(other, _)| other.contains(name));
         if all.is_empty() {
             return Err(Failure::new(format_args!("no option has '{name}' in its name")));
         }
-        all.iter().try_for_each(|(name, value)| Ok(writeln!(out, "{name}={value}")?))
+        all.iter().try_for_each(|(name, value)| Ok(writeln!(out, "{name}={}", message_text(value))?))
     }
 
     pub(super) fn flush(&self, out: &mut Out) -> CommandOutcome {

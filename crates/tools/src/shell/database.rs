@@ -8,7 +8,7 @@ use super::print::{RowForm, RowPrinter};
 use super::scan::ScanWish;
 use super::stop::StopFlag;
 use super::transaction::ShellTransaction;
-use super::words::{ShellWord, commands, key_text};
+use super::words::{ShellWord, commands, key_text, message_text};
 use super::{Out, ShellOptions, terminal_width};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -117,7 +117,7 @@ impl<'a> DbShell<'a> {
             Some(SECONDARY) => "follows its writer",
             Some(_) => "read-only, as it is now",
         };
-        let dir = self.db.path().display();
+        let dir = message_text(&self.db.path().display().to_string());
         format!("{dir}: {families}, {how}. Type help for the commands, ctrl-D to end.")
     }
 
@@ -191,7 +191,7 @@ impl<'a> DbShell<'a> {
 
     /// Prints an error.
     pub(super) fn complain(&self, why: &Failure) {
-        writeln!(self.host.errors(), "Error: {why}").ok();
+        writeln!(self.host.errors(), "Error: {}", message_text(&why.to_string())).ok();
     }
 
     /// Says that a write is done, to a user who waits for it.

@@ -34,6 +34,7 @@ use database::DbShell;
 use print::RowForm;
 use std::io::{BufRead, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
+use words::message_text;
 
 #[derive(Args)]
 pub(crate) struct ShellOptions {
@@ -110,7 +111,11 @@ impl ShellOptions {
 pub(crate) fn run(options: &ShellOptions, shows_progress: bool, host: &Host) -> CommandOutcome {
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
     let is_interactive = options.execute.is_empty() && is_interactive(host);
-    let mut shell = DbShell::new(options.open(host)?, options, is_interactive, host)?;
+    let shell = options.open(host).and_then(|db| DbShell::new(db, options, is_interactive, host));
+    let mut shell = shell.map_err(|failure| match failure {
+        Failure::Told(why) => Failure::Told(message_text(&why)),
+        other => other,
+    })?;
     shell.shows_progress = shows_progress;
     let done = if is_interactive {
         run_on_terminal(&mut shell, options, &mut out)
@@ -173,7 +178,7 @@ fn run_lines(shell: &mut DbShell<'_>, options: &ShellOptions, host: &Host, out: 
     let mut failures = 0u64;
     let mut run = |shell: &mut DbShell<'_>, line: &[u8], place: &str, out: &mut Out| {
         let why = match shell.run_line(line, out) {
-            Err(Failure::Told(why)) => format!("{place}{why}"),
+            Err(Failure::Told(why)) => format!("{place}{}", message_text(&why)),
             other => return other,
         };
         if !options.keep_going {

@@ -42,6 +42,18 @@ const VALUE_LINES: usize = 10;
 /// The text of a missing value.
 const NOT_FOUND: &str = "(not found)";
 
+/// JSON whose control characters are all escaped: JSON itself asks that only of those below U+0020.
+pub(super) fn json_text(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
 /// Prints rows in a form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowPrinter {
@@ -83,7 +95,7 @@ impl RowPrinter {
     /// Prints a row; its key is padded to `key_width`.
     pub(super) fn row(&self, row: &KeyedRow, key_width: usize, out: &mut dyn Write) -> CommandOutcome {
         match self.form {
-            RowForm::Json => Ok(writeln!(out, "{}", self.object(row))?),
+            RowForm::Json => Ok(writeln!(out, "{}", json_text(&self.object(row).to_string()))?),
             RowForm::Table => {
                 let key = key_text(&row.key);
                 if self.only_keys {
@@ -227,6 +239,12 @@ mod tests {
             assert_eq!(printed(form, None, Some(entity)), of_entity);
             assert_eq!(printed(form, None, None), of_none);
         }
+    }
+
+    #[test]
+    fn json_has_no_control_characters() {
+        let json = printed(RowForm::Json, None, Some(&[("", "\u{9b}2J\x7fé".as_bytes())]));
+        assert!(json.contains("\"\\u009b2J\\u007fé\""), "{json}");
     }
 
     #[test]

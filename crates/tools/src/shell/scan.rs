@@ -6,8 +6,9 @@
 use super::Out;
 use super::command::{parse_rows, wrong_arguments};
 use super::database::DbShell;
-use super::print::{CellColumns, KeyedRow, RowForm, RowPrinter};
+use super::print::{CellColumns, KeyedRow, RowForm, RowPrinter, json_text};
 use super::transaction::ShellTransaction;
+use super::words::message_text;
 use crate::failure::{CommandOutcome, Failure};
 use crate::progress::ProgressLine;
 use crate::units;
@@ -282,7 +283,10 @@ impl DbShell<'_> {
             _ => return Err(wrong_arguments("explain")),
         };
         let is_json = self.printer.form == RowForm::Json;
-        let text = if is_json { report.to_json() + "\n" } else { report.to_string() };
+        let text = match is_json {
+            true => json_text(&report.to_json()) + "\n",
+            false => message_text(&report.to_string()),
+        };
         out.write_all(text.as_bytes())?;
         report.error().map_or(Ok(()), |error| Err(Failure::new(error)))
     }

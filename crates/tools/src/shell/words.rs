@@ -209,6 +209,19 @@ pub(super) fn value_text(value: &[u8]) -> String {
     if is_plain { String::from_utf8_lossy(value).into_owned() } else { quoted(value) }
 }
 
+/// A text with names of the database in it, as a terminal may get it: the lines stay, and other
+/// characters that are not shown come as `\xNN`.
+pub(super) fn message_text(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            c if is_shown(c) || matches!(c, '\n' | '\t') => text.push(c),
+            c => push_hex(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut text),
+        }
+    }
+    text
+}
+
 /// `bytes` in double quotes.
 fn quoted(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
@@ -316,6 +329,12 @@ mod tests {
         ] {
             assert_eq!(value_text(value), text);
         }
+    }
+
+    #[test]
+    fn messages_have_no_control_characters() {
+        let message = "é\t'\x1b[2J\u{9b}m\u{7f}'\r\n";
+        assert_eq!(message_text(message), "é\t'\\x1b[2J\\xc2\\x9bm\\x7f'\\x0d\n");
     }
 
     proptest! {

@@ -422,6 +422,24 @@ fn values_of_an_unknown_operator_are_shown_with_a_warning() {
 }
 
 #[test]
+fn names_with_control_characters_are_printed_escaped() {
+    let temp = TempDir::new("tools-shell-control");
+    let db = made(&temp, r#"create_family "a\x1b[2J\xc2\x9bm""#);
+    let facts = shell(&db, &["--keep-going", "-e", "get\nstats\nexplain get a\ndrop_family none"]);
+    let own = shell(&db, &["--column-family", "a\x1b[2J\u{9b}m", "-e", "stats; explain get a"]);
+    let json = shell(&db, &["--column-family", "none", "--json", "-e", "families"]);
+    let listed = shell(&db, &["--json", "-e", "families"]);
+    let unknown = shell(&db, &["-e", "use \"a\\x1b\""]);
+    for done in [&facts, &own, &json, &listed, &unknown] {
+        for text in [&done.out, &done.err] {
+            assert!(!text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')), "{done:?}");
+        }
+    }
+    assert!(own.out.contains("a\\x1b[2J"), "{own:?}");
+    assert!(listed.out.contains("a\\u001b[2J\\u009bm"), "{listed:?}");
+}
+
+#[test]
 fn damage_is_named_and_the_next_command_runs() {
     let temp = TempDir::new("tools-shell-damage");
     let db = sample(&temp);
