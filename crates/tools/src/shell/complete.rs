@@ -25,6 +25,9 @@ use std::time::Duration;
 const MOST_KEYS: usize = 20;
 /// Seeks for the beginnings of keys, two for each.
 const MOST_SEEKS: usize = 128;
+/// Deleted and overwritten entries that a move steps over. If there are more, nothing is found: a
+/// move looks at no clock meanwhile.
+const MOST_SKIPPED: u64 = 10_000;
 /// The longest time of a completion, after which it finds nothing more.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -120,7 +123,9 @@ impl ShellHelper {
             return Ok(Vec::new());
         }
         let order = self.family.comparator();
-        let deadline = Duration::from_micros(self.db.env().clock.now_micros()) + PATIENCE;
+        let clock = &self.db.env().clock;
+        let deadline = Duration::from_micros(clock.now_micros()) + PATIENCE;
+        let is_late = || Duration::from_micros(clock.now_micros()) > deadline;
         let options = ReadOptions {
             iterate_lower_bound: Some(start.to_vec()),
             iterate_upper_bound: successor(start),
@@ -128,6 +133,7 @@ impl ShellHelper {
             total_order_seek: true,
             allow_unprepared_value: true,
             deadline: Some(deadline),
+            max_skippable_internal_keys: MOST_SKIPPED,
             ..ReadOptions::default()
         };
         let mut iter = self.db.iter_opt(options, &self.family)?;
@@ -135,15 +141,25 @@ impl ShellHelper {
         let mut keys = Vec::new();
         while iter.valid() && keys.len() <= MOST_KEYS {
             keys.push((iter.key().to_vec(), true));
+            if is_late() {
+                return Ok(Vec::new());
+            }
             iter.next();
         }
-        if keys.len() > MOST_KEYS { beginnings(&mut iter) } else { iter.status().map(|()| keys) }
+        match keys.len() > MOST_KEYS {
+            true => beginnings(&mut iter, &is_late),
+            false => iter.status().map(|()| keys),
+        }
     }
 }
 
-/// The beginnings by which the keys of the cursor differ.
-fn beginnings(iter: &mut DbIterator) -> esker::Result<Vec<(Vec<u8>, bool)>> {
+/// The beginnings by which the keys of the cursor differ; none if it gets late: a part of them
+/// would look like all.
+fn beginnings(iter: &mut DbIterator, is_late: &dyn Fn() -> bool) -> esker::Result<Vec<(Vec<u8>, bool)>> {
     iter.seek_to_first();
+    if !iter.valid() || is_late() {
+        return iter.status().map(|()| Vec::new());
+    }
     let first = iter.key().to_vec();
     iter.seek_to_last();
     if !iter.valid() {
@@ -153,6 +169,9 @@ fn beginnings(iter: &mut DbIterator) -> esker::Result<Vec<(Vec<u8>, bool)>> {
     let mut found = Vec::new();
     iter.seek_to_first();
     while iter.valid() && found.len() < MOST_SEEKS / 2 {
+        if is_late() {
+            return Ok(Vec::new());
+        }
         let key = iter.key().to_vec();
         let branch = key.get(..=common).unwrap_or(&key).to_vec();
         let Some(behind) = successor(&branch).filter(|_| branch.len() > common) else {
@@ -165,6 +184,9 @@ fn beginnings(iter: &mut DbIterator) -> esker::Result<Vec<(Vec<u8>, bool)>> {
             continue;
         };
         iter.seek_for_prev(&behind);
+        if is_late() {
+            return Ok(Vec::new());
+        }
         if iter.valid() && iter.key() == behind.as_slice() {
             iter.prev();
         }
@@ -270,3 +292,37 @@ impl Highlighter for ShellHelper {
 
 impl Validator for ShellHelper {}
 impl Helper for ShellHelper {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::Options;
+    use esker_testkit::TempDir;
+
+    /// The beginnings of the keys, each with a mark behind it if it is a whole key.
+    fn beginnings_of(keys: &[String], is_late: bool) -> Vec<String> {
+        let temp = TempDir::new("tools-shell-beginnings");
+        let db = Db::open(&Options::new().create_if_missing(true), temp.join("db")).unwrap();
+        keys.iter().for_each(|key| db.put(key, "").unwrap());
+        let mut iter = db.iter_opt(ReadOptions::default(), &db.default_column_family()).unwrap();
+        let found = beginnings(&mut iter, &|| is_late).unwrap();
+        let text = |(key, is_whole): (Vec<u8>, bool)| {
+            String::from_utf8(key).unwrap() + if is_whole { "." } else { "" }
+        };
+        found.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn beginnings_are_those_by_which_keys_differ() {
+        let mut keys: Vec<String> = (0..30).map(|i| format!("user/{i:02}")).collect();
+        keys.extend((0..30).map(|i| format!("item/{i:02}")));
+        keys.push("solo".to_owned());
+        assert_eq!(beginnings_of(&keys, false), ["item/", "solo.", "user/"]);
+        assert!(beginnings_of(&keys, true).is_empty());
+        // A key that begins all others, and a beginning that ends with a whole character.
+        let keys = ["k", "ké1", "ké2", "kz"].map(str::to_owned);
+        assert_eq!(beginnings_of(&keys, false), ["k.", "kz.", "ké"]);
+        assert!(beginnings_of(&[], false).is_empty());
+        assert_eq!(beginnings_of(&["one".to_owned()], false), ["one."]);
+    }
+}
