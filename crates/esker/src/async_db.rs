@@ -9,7 +9,8 @@
 //!     or not at all, and a result that nobody awaits is freed.
 //!  2. The number of waiting calls is bounded by [`AsyncOptions`]. A call over a bound waits as a
 //!     future, which holds nothing but its arguments, and is forgotten when it is dropped.
-//!  3. A write that begins after another one comes after it, also if that one's future was dropped.
+//!  3. A write comes after those that were in line when it began, also if their futures were
+//!     dropped.
 //!  4. No lock is held across an await.
 
 mod commits;
@@ -67,11 +68,12 @@ esker_base::setters! {
 /// The futures need no runtime: any executor polls them. A dropped future ends the wait and not the
 /// call: a write may still be made, whole or not at all.
 ///
-/// Some waits remain on the thread that polls. An unsynced write that finds nothing of this `AsyncDb`
-/// in line stands in the line of the database's writers, with those that block in [`Db::write_opt`]:
-/// behind their syncs, behind ingestions and changes of families, and behind a flush of several
-/// families that syncs closed WALs. A write that fills a memtable makes the next one, with its WAL. A
-/// program without these waits writes through the `AsyncDb` alone, and with `sync`.
+/// Some waits remain on the thread that polls. An unsynced write that finds nothing of this
+/// `AsyncDb` in line stands in the line of the database's writers, with those that block in
+/// [`Db::write_opt`]: behind their syncs, behind ingestions and changes of families, and behind a
+/// flush of several families that syncs closed WALs. A write that fills a memtable makes the next
+/// one, with its WAL. A program without these waits writes through the `AsyncDb` alone, and with
+/// `sync`.
 ///
 /// The last handle waits at its drop for the calls that run, and so do the threads for it. If the
 /// system refuses threads, the thread that polls a call runs it.
@@ -214,14 +216,15 @@ impl AsyncDb {
 
     /// Writes `batch`, all or nothing. With `sync` it is on the medium when the future is ready.
     ///
-    /// Batches in line are committed together, up to 1 MiB: one record of the WAL, one sync, one step
-    /// to become visible. Their options are equal, but a batch with `sync` takes in those without.
-    /// Protected batches are committed alone. If the database refuses batches as a whole, each is
-    /// tried alone, so that an error belongs to its own batch; an error of the file system is the
-    /// error of all, as for writers that block.
+    /// Batches in line are committed together, up to 1 MiB: one record of the WAL, one sync, one
+    /// step to become visible. Their options are equal, but a batch with `sync` takes in those
+    /// without. Protected batches are committed alone. If the database refuses batches as a whole,
+    /// each is tried alone, so that an error belongs to its own batch; an error of the file system
+    /// is the error of all, as for writers that block.
     ///
-    /// A write with `no_slowdown` in line waits for its turn, and not for a stall that meets it then.
-    /// A write with `low_pri` that has to give way does so on a thread for calls, outside of the line.
+    /// A write with `no_slowdown` in line waits for its turn, and not for a stall that meets it
+    /// then. A write with `low_pri` that has to give way does so on a thread for calls, outside of
+    /// the line.
     /// # Errors
     /// Those of [`Db::write_opt`].
     pub async fn write_opt(&self, options: WriteOptions, mut batch: WriteBatch) -> Result<()> {
@@ -270,7 +273,8 @@ impl AsyncDb {
     }
 }
 
-/// The tier of an attempt on the thread that polls, which does no I/O; `None` if `tier` demands I/O.
+/// The tier of an attempt on the thread that polls, which does no I/O; `None` if `tier` demands
+/// I/O.
 fn tier_at_once(tier: ReadTier) -> Option<ReadTier> {
     match tier {
         ReadTier::ReadAll => Some(ReadTier::BlockCache),

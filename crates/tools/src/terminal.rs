@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// Lines that a history keeps.
 const HISTORY_LINES: usize = 10_000;
 
-/// Why a line is dropped.
+/// The reason for which a line is dropped.
 const FOREIGN_BYTE: &str =
     "Error: a byte was typed that is no UTF-8; the line up to it is dropped. \\xNN writes any byte";
 

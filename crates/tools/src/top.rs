@@ -143,7 +143,7 @@ fn print_json(
         }
         let snapshot = match source.latest() {
             Ok(snapshot) => snapshot,
-            // What the server said until its end is printed.
+            // The snapshots before the server's end are printed.
             Err(e) if last.is_some() && options.count.is_none() && is_end(&e) => return Ok(()),
             Err(e) => return Err(e.into()),
         };
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_that_takes_long_holds_nobody() {
+    fn keys_are_read_while_a_fetch_takes_long() {
         let (release, stuck) = sync_channel(0);
         let mut fetcher = Fetcher::start(Stuck(stuck)).unwrap();
         for _ in 0..3 {

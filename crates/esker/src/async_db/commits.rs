@@ -1,8 +1,8 @@
 //! Writes that wait for their commit, without a thread each.
 //!
 //! In: batches with their options. Out: their results. A write joins the line; if no round runs it
-//! starts one. A round takes batches from the head of the line, joins those whose options agree into
-//! one, writes it, and ends when the line is empty. While it syncs, the next batches gather.
+//! starts one. A round takes batches from the head of the line, joins those whose options agree
+//! into one, writes it, and ends when the line is empty. While it syncs, the next batches gather.
 //!
 //! Invariants
 //!  1. At most one round runs, and one runs or is due whenever a batch is in line.
@@ -55,9 +55,9 @@ impl Commits {
         }
     }
 
-    /// Whether writes are in line, or about to join it: they hold permits before they do.
+    /// Whether writes are in line.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_busy.load(Ordering::Relaxed) || self.room.available_permits() < self.permits as usize
+        self.is_busy.load(Ordering::Relaxed)
     }
 
     /// Puts `batch` in line; ready when it is committed.
@@ -117,8 +117,8 @@ impl Commits {
 }
 
 impl Waiting {
-    /// Whether the batch may be part of a larger one: nothing in it speaks about its end, and it has
-    /// no checksums, which the write itself is to check.
+    /// Whether the batch may be part of a larger one: nothing in it speaks about its end, and it
+    /// has no checksums, which the write itself is to check.
     pub(super) fn may_join(&self) -> bool {
         let is_protected = self.batch.is_protected() || self.options.protection_bytes_per_key > 0;
         self.batch.wal_termination_point().is_none() && !is_protected

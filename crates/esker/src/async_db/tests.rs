@@ -234,24 +234,6 @@ fn a_write_with_sync_takes_in_those_without() {
 }
 
 #[test]
-fn a_write_that_waits_for_room_is_not_overtaken() {
-    let db = filled(false, 0);
-    let all = Arc::clone(&db.commits.room).try_acquire_many_owned(db.commits.permits).unwrap();
-    let (options, batch) = synced("key", "first");
-    let mut first = db.write_opt(options, batch).boxed();
-    assert!(poll_once(&mut first).is_none());
-    // The first one has its room now, but was not polled.
-    drop(all);
-    let mut second = db.put("key", "second").boxed();
-    assert!(poll_once(&mut second).is_none());
-    block_on(async {
-        first.await.unwrap();
-        second.await.unwrap();
-    });
-    assert_eq!(db.db.get("key").unwrap().as_deref(), Some(&b"second"[..]));
-}
-
-#[test]
 fn a_protected_batch_is_checked_when_it_is_committed() {
     let db = filled(false, 0);
     let occupied = occupy(&db);

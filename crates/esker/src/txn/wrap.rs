@@ -36,9 +36,9 @@ impl TransactionDb {
     /// transactions check for conflicts, as RocksDB's `PrepareWrap` demands.
     ///
     /// Writes of `db` itself take no locks. A family that `db` makes later has no locks:
-    /// [`TransactionDb::create_column_family`] makes one with them. An open database is wrapped once:
-    /// to wrap it again, open it again. That also restores transactions that were prepared when the
-    /// wrapper was dropped.
+    /// [`TransactionDb::create_column_family`] makes one with them. An open database is wrapped
+    /// once: to wrap it again, open it again. That also restores transactions that were prepared
+    /// when the wrapper was dropped.
     ///
     /// ```
     /// use esker::{Db, Options, TransactionDb};
@@ -58,8 +58,9 @@ impl TransactionDb {
     /// # Errors
     /// `InvalidArgument`: the database was opened without `allow_2pc`, was wrapped or opened with
     /// locks before, or has prepared transactions of an earlier opening, which
-    /// [`TransactionDb::open_cf`] restores; `max_lock_memory` is 0; a family has timestamps of another size than 8 bytes · `NotSupported`: another write policy
-    /// than `WriteCommitted`, a read-only database, or a forked child process.
+    /// [`TransactionDb::open_cf`] restores; `max_lock_memory` is 0; a family has timestamps of
+    /// another size than 8 bytes · `NotSupported`: another write policy than `WriteCommitted`, a
+    /// read-only database, or a forked child process.
     pub fn wrap(db: &Db, options: &TransactionDbOptions) -> Result<TransactionDb> {
         db.engine().check_process()?;
         db.engine().check_writable()?;

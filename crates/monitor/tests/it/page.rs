@@ -130,7 +130,7 @@ fn a_page_beside_the_process_survives_a_new_server() {
 }
 
 #[test]
-fn a_close_ends_a_page_that_nobody_reads() {
+fn a_page_without_readers_ends_with_its_database() {
     let watched = watched("closed");
     let server = page(&watched);
     watched.db.close().unwrap();
