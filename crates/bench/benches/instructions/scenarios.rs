@@ -13,14 +13,10 @@ use esker::internals::format::key::{InternalKeyComparator, LookupKey, internal_k
 use esker::internals::format::log::LogWriter;
 use esker::internals::format::trailer::BlockGuard;
 use esker::internals::memtable::{MemTable, MemTableOptions};
-use esker::{
-    AsyncDb, AsyncOptions, Db, Env, MultiGetOutput, Options, ReadOptions, Result, SequenceNumber, ValueType,
-};
+use esker::{Db, Env, MultiGetOutput, Options, ReadOptions, Result, SequenceNumber, ValueType};
 use std::hint::black_box;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 /// Number of operations of each scenario under valgrind.
 pub(super) const COUNTED_OPERATIONS: u64 = 5_000;
@@ -44,12 +40,10 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All scenarios and their names.
-pub(super) const ALL: [(&str, Scenario); 47] = [
+pub(super) const ALL: [(&str, Scenario); 45] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
-    ("async_get_memtable_hit", async_get_memtable_hit),
-    ("async_put_100_bytes", async_put_100_bytes),
     ("multi_get_32_memtable", multi_get_32_memtable),
     ("multi_get_32_cached_blocks", multi_get_32_cached_blocks),
     ("multi_get_lent_1_memtable", |count| multi_get_lent::<1>(&db_in_memory()?, count, KEYS)),
@@ -204,28 +198,6 @@ fn check_get(db: &Db, number: u64) -> Result<()> {
 fn get_memtable_hit(count: u64) -> Result<()> {
     let db = db_in_memory()?;
     warm_up_and_count(count, |number| check_get(&db, number))
-}
-
-/// The result of a future that waits for nothing.
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("the call waits"),
-    }
-}
-
-fn async_get_memtable_hit(count: u64) -> Result<()> {
-    let db = AsyncDb::new(db_in_memory()?, &AsyncOptions::default())?;
-    warm_up_and_count(count, |number| {
-        let value = ready(db.get(key(number)))?;
-        assert_eq!(value.map(|v| v.len()), Some(VALUE.len()));
-        Ok(())
-    })
-}
-
-fn async_put_100_bytes(count: u64) -> Result<()> {
-    let db = AsyncDb::new(empty_db()?, &AsyncOptions::default())?;
-    warm_up_and_count(count, |number| ready(db.put(key(number), VALUE)))
 }
 
 fn get_cached_block_hit(count: u64) -> Result<()> {
