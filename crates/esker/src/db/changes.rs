@@ -130,26 +130,13 @@ impl ChangesOptions {
     pub fn new() -> Self {
         Self::default()
     }
+}
 
-    /// Sets `verify_checksums`.
-    #[must_use]
-    pub fn verify_checksums(mut self, value: bool) -> Self {
-        self.verify_checksums = value;
-        self
-    }
-
-    /// Sets `max_retained_bytes`.
-    #[must_use]
-    pub fn max_retained_bytes(mut self, value: u64) -> Self {
-        self.max_retained_bytes = value;
-        self
-    }
-
-    /// Sets `synced_only`.
-    #[must_use]
-    pub fn synced_only(mut self, value: bool) -> Self {
-        self.synced_only = value;
-        self
+esker_base::setters! {
+    ChangesOptions {
+        verify_checksums: bool;
+        max_retained_bytes: u64;
+        synced_only: bool;
     }
 }
 

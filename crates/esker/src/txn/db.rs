@@ -57,7 +57,7 @@ impl fmt::Debug for TransactionDbShared {
 }
 
 /// The environment's clock, for the lock manager.
-struct EnvClock(Arc<dyn esker_env::Clock>);
+pub(super) struct EnvClock(pub(super) Arc<dyn esker_env::Clock>);
 
 impl LockClock for EnvClock {
     fn monotonic_nanos(&self) -> u64 {

@@ -6,7 +6,7 @@
 //! Invariant: a family has one lock table as long as it is open. So a second wrapping with locks is
 //! an error, and families made later need [`TransactionDb::create_column_family`].
 
-use super::db::{TransactionDb, TransactionDbShared};
+use super::db::{EnvClock, TransactionDb, TransactionDbShared};
 use super::direct_writes::DirectWrites;
 use super::optimistic::OptimisticTransactionDb;
 use super::options::{TransactionDbOptions, WritePolicy};
@@ -15,20 +15,8 @@ use super::timestamps::check_timestamps;
 use crate::db::Db;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
-use esker_lock::{FamilyOptions, LockClock, LockManager, LockManagerOptions};
+use esker_lock::{FamilyOptions, LockManager, LockManagerOptions};
 use std::collections::BTreeMap;
-
-/// The clock of an open database, for its locks.
-struct WrappedClock(Arc<dyn esker_env::Clock>);
-
-impl LockClock for WrappedClock {
-    fn monotonic_nanos(&self) -> u64 {
-        self.0.monotonic_nanos()
-    }
-    fn now_seconds(&self) -> u64 {
-        self.0.now_seconds()
-    }
-}
 
 impl TransactionDb {
     /// Transactions with locks over a database that was opened with `allow_2pc`, under the write
@@ -87,7 +75,7 @@ impl TransactionDb {
         let locks = LockManager::new(LockManagerOptions {
             max_lock_memory: options.max_lock_memory,
             max_num_deadlocks: options.max_num_deadlocks as usize,
-            ..LockManagerOptions::new(Arc::new(WrappedClock(db.env().clock.clone())))
+            ..LockManagerOptions::new(Arc::new(EnvClock(db.env().clock.clone())))
         });
         for family in &families {
             let of_family = FamilyOptions {
